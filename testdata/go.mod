@@ -1,0 +1,3 @@
+module github.com/kvatlas/kvatlas/testdata
+
+go 1.26
