@@ -1,0 +1,40 @@
+// Package radix is the index of a KV-cache fleet: which worker holds which
+// block of which prompt, on which medium and in which cache group, and how many
+// tokens of a prompt the worker's engine will therefore not compute again.
+//
+// A block's key is the 64-bit wire form of the engine's chained block hash (see
+// package blockhash). Since the hash of a block covers everything before it, a
+// key names a whole prefix, and membership of keys alone decides a match: no
+// tree, no parents and no positions have to be known. An orphan, a block of a
+// masked group and a block behind a hole are held under their own key and count
+// as soon as everything in front of them is there again.
+//
+// # State
+//
+// The index counts, for each (worker, medium, group), the copies of every key:
+// engines announce equal blocks copy by copy and remove them copy by copy
+// (contract/hits.md, section 2). A removal of something that is not held is
+// counted in [Stats] and changes nothing. One index is one hash domain: put
+// models, hash schemes or tenants that must not see each other into an index
+// each.
+//
+// A worker is one cache, that is one data-parallel rank of one replica.
+//
+// # Answers
+//
+// [Index.Match] compares one prompt with all workers, or with a subset, at once.
+// For each it reports the contiguous prefix by medium, the combined prefix, a
+// score weighted by medium, and the tokens the engine will report as cached:
+// exactly its own look-up rule, by release and layout, as [Profile] describes
+// them. The result is the caller's and is reused; a match does not allocate once
+// the result has grown.
+//
+// # Never too much
+//
+// A look-up never reports a block that was not held at some instant of the call.
+// What the index does not know (an unknown release, a prompt length of zero, a
+// lost event) can only make an answer smaller, with one documented exception:
+// where an engine's events do not name their cache group although it has
+// several (vLLM before 0.20), answers are an upper bound and say so
+// ([WorkerMatch.UpperBound]).
+package radix

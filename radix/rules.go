@@ -1,0 +1,214 @@
+package radix
+
+import "math/bits"
+
+// row is the presence of a prompt's units: bit i says that the key of unit i,
+// which ends at token (i+1)*unit, is held. Bits beyond its end are not set.
+type row []uint64
+
+func (r row) has(unit int) bool {
+	w := unit >> 6
+	return unit >= 0 && w < len(r) && r[w]>>(unit&63)&1 != 0
+}
+
+// leading returns the length of the run of set bits at the start.
+func (r row) leading() int {
+	for i, w := range r {
+		if w != ^uint64(0) {
+			return i<<6 + bits.TrailingZeros64(^w)
+		}
+	}
+	return len(r) << 6
+}
+
+// The rules of contract/hits.md, section 4, as pure functions of presence rows,
+// one a layout. Names follow that text.
+
+// blocks returns how many whole blocks from the start are present, at most max.
+func (l *layout) blocks(r row, max int) int {
+	if l.step == 1 {
+		return min(r.leading(), max)
+	}
+	n := 0
+	for n < max && r.has((n+1)*l.step-1) {
+		n++
+	}
+	return n
+}
+
+// longest returns the longest length, in tokens and not above limit, that the
+// layout allows. drop says that the draft's block is to be given up.
+func (p *Profile) longest(l *layout, r row, limit int, drop bool) int {
+	switch l.kind {
+	case SlidingWindow:
+		return p.windowLongest(l, r, limit, drop)
+	case ChunkedLocal:
+		n := limit / l.chunk * l.chunk / l.block
+		for (n+1)*l.block <= limit && r.has((n+1)*l.step-1) {
+			n++
+		}
+		return n * l.block
+	case Mamba:
+		return p.stateLongest(l, r, limit)
+	}
+	n := l.blocks(r, limit/l.block)
+	hit := n * l.block
+	if p.fine && l.step > 1 {
+		for u := min(n*l.step+l.step-1, limit/p.unit); u > n*l.step; u-- {
+			if r.has(u - 1) {
+				hit = u * p.unit
+				break
+			}
+		}
+	}
+	if drop && hit > 0 {
+		if p.release.atLeast(0, 26) {
+			hit -= min(p.align, l.block)
+		} else {
+			hit -= l.block
+		}
+	}
+	return max(hit-hit%p.align, 0)
+}
+
+func (p *Profile) windowLongest(l *layout, r row, limit int, drop bool) int {
+	need := ceilDiv(l.window-1, l.block)
+	back := 0
+	if drop {
+		need++
+		if p.release.atLeast(0, 20) {
+			back = 1
+		}
+	}
+	run, end := 0, 0
+	best := -1
+	for i := min(limit/l.block, len(r)<<6/l.step+1) - 1; i >= 0; i-- {
+		if !r.has((i+1)*l.step - 1) {
+			run = 0
+			continue
+		}
+		if run == 0 {
+			if l.block != p.align && (i+1-back)*l.block%p.align != 0 {
+				continue
+			}
+			end = i + 1
+		}
+		if run++; run >= need {
+			best = end * l.block
+			break
+		}
+	}
+	if best < 0 { // the run that touches the start, shorter than the window
+		best = run * l.block
+		best -= best % p.align
+	}
+	if drop && best > 0 {
+		best -= l.block
+		best -= best % p.align
+	}
+	return best
+}
+
+func (p *Profile) stateLongest(l *layout, r row, limit int) int {
+	if !p.release.atLeast(0, 11) {
+		return 0 // states were not cached yet
+	}
+	grain := l.block
+	if p.fine {
+		grain = min(p.unit, l.block)
+	}
+	for end := min(limit, len(r)<<6*p.unit) / grain * grain; end > 0; end -= grain {
+		if end%p.align == 0 && r.has(end/p.unit-1) {
+			return end
+		}
+	}
+	return 0
+}
+
+// margin is how far beyond a length the draft's block reaches.
+func (p *Profile) margin(l *layout) int {
+	if p.fine && l.step > 1 && (l.kind == FullAttention || l.kind == Mamba) {
+		return p.unit
+	}
+	return l.block
+}
+
+// hit returns the tokens of a prompt of n tokens and units keys that the engine
+// takes from its cache. rows has one row a layout, in the profile's order.
+func (p *Profile) hit(rows []row, n, units int) int {
+	limit := n - 1
+	if p.unit == 0 || limit <= 0 {
+		return 0
+	}
+	if p.single {
+		l := &p.layouts[0]
+		return p.longest(l, rows[0], limit, l.eagle)
+	}
+	if !p.release.atLeast(0, 20) {
+		return p.hitEveryDrop(rows, limit)
+	}
+	simple := len(p.layouts) == 2 && p.layouts[0].kind == FullAttention
+	reach := limit
+	if p.release.atLeast(0, 32) {
+		reach = units * p.unit
+	}
+	length, full := limit, -1
+	var dropped [4]uint64 // a set of layouts, at most MaxGroup+1
+	for {
+		current := length
+		for i := range p.layouts {
+			l := &p.layouts[i]
+			if l.kind == FullAttention && full >= 0 {
+				current = min(current, full)
+				continue
+			}
+			drop := l.eagle && dropped[i>>6]>>(i&63)&1 == 0
+			top := current
+			if drop && !(l.kind == Mamba && p.release.atLeast(0, 26)) {
+				top = min(current+p.margin(l), reach)
+			}
+			got := p.longest(l, rows[i], top, drop)
+			if drop {
+				dropped[i>>6] |= 1 << (i & 63)
+			} else if got < current {
+				dropped = [4]uint64{}
+			}
+			current = got
+			if l.kind == FullAttention {
+				full = got
+			}
+		}
+		if current >= length {
+			return length
+		}
+		if length = current; simple {
+			return length
+		}
+	}
+}
+
+// hitEveryDrop is the search before 0.20: each layout drops a block every time
+// it is asked.
+func (p *Profile) hitEveryDrop(rows []row, limit int) int {
+	simple := len(p.layouts) == 2 && p.layouts[0].kind == FullAttention
+	length, asked := limit, false
+	for {
+		current := length
+		for i := range p.layouts {
+			l := &p.layouts[i]
+			if l.kind == FullAttention && asked {
+				current = current / l.block * l.block
+				continue
+			}
+			current = p.longest(l, rows[i], current, l.eagle)
+		}
+		asked = true
+		if current >= length {
+			return length
+		}
+		length = current
+		if simple || !p.release.atLeast(0, 14) {
+			return length
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package radix
+
+// WorkerStats is what an index counts for one worker.
+type WorkerStats struct {
+	Stored    uint64 // keys announced
+	Removed   uint64 // keys given up, unmatched ones included
+	Unmatched uint64 // removals of keys that were not held
+	Repeated  uint64 // announcements that the copy policy did not count
+	Copies    uint64 // copies held now beyond the first of each key
+	Clears    uint64 // clears applied
+	Held      []Held // what is held now; order of first appearance
+}
+
+// Held is how many different keys one worker holds on a medium in a group.
+type Held struct {
+	Medium Medium
+	Group  int16
+	Blocks int
+}
+
+// Stats are counts over a whole index.
+type Stats struct {
+	Workers     int
+	Memberships int // (worker, medium, group, key) held
+	Copies      uint64
+	Unmatched   uint64
+}
+
+// WorkerStats returns the counts of one worker.
+func (x *Index) WorkerStats(w WorkerID) (WorkerStats, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	k := x.worker(w)
+	if k == nil {
+		return WorkerStats{}, ErrUnknownWorker
+	}
+	s := k.stats
+	s.Held = make([]Held, 0, len(k.holders))
+	for _, c := range k.holders {
+		s.Held = append(s.Held, Held{c.medium, c.group, len(c.count)})
+	}
+	return s, nil
+}
+
+// Stats returns the counts over all workers.
+func (x *Index) Stats() Stats {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var s Stats
+	for _, id := range x.order {
+		k := x.worker(id)
+		s.Workers++
+		s.Copies += k.stats.Copies
+		s.Unmatched += k.stats.Unmatched
+		for _, c := range k.holders {
+			s.Memberships += len(c.count)
+		}
+	}
+	return s
+}
