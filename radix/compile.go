@@ -65,7 +65,7 @@ type Profile struct {
 	groups    int // how many groups
 	copies    CopyPolicy
 	connector Connector
-	chunk     int // blocks in a chunk of the OffloadingConnector
+	chunk     int    // blocks in a chunk of the OffloadingConnector
 	loads     []load // the groups in the connector's order
 	clear     ClearPolicy
 	anyGroup  bool // no layout is known: a block counts in whatever group it is
