@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# fuzz.sh TIME: runs every fuzz target of the root module for TIME, one after the other. A finding is left in the
+# package's testdata/fuzz, to be committed with its fix.
+set -euo pipefail
+time=${1:?usage: fuzz.sh TIME}
+go=${GO:-go}
+failed=() count=0
+for pkg in $("$go" list ./...); do
+  for target in $("$go" test -run '^$' -list '^Fuzz' "$pkg" | grep '^Fuzz' || true); do
+    echo "# $pkg $target"
+    count=$((count + 1))
+    "$go" test -run '^$' -fuzz "^$target\$" -fuzztime "$time" "$pkg" || failed+=("$pkg $target")
+  done
+done
+echo "$count fuzz targets, ${#failed[@]} with findings"
+[[ ${#failed[@]} == 0 ]] || { printf '%s\n' "${failed[@]}"; exit 1; }
