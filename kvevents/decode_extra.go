@@ -38,7 +38,7 @@ var (
 	noLookahead = [][]uint32{}
 )
 
-// extraEntry reads the keys of one block. An entry that is no list becomes
+// extraEntry reads the keys of one block; an empty list is the same as nil. An entry that is no list becomes
 // one key of kind ExtraOther.
 func (r *reader) extraEntry() ([]ExtraKey, fault) {
 	if r.takeNil() {
@@ -48,7 +48,7 @@ func (r *reader) extraEntry() ([]ExtraKey, fault) {
 	if f == ReasonFieldType {
 		n, f = 1, 0
 	}
-	if f != 0 {
+	if f != 0 || n == 0 {
 		return nil, f
 	}
 	b := r.b
@@ -144,7 +144,7 @@ func (r *reader) lookaheadEntry() ([]uint32, fault) {
 		return nil, 0
 	}
 	n, f := r.arrayLen()
-	if f != 0 {
+	if f != 0 || n == 0 {
 		return nil, f
 	}
 	b := r.b

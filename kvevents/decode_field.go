@@ -88,7 +88,7 @@ func (r *reader) hash() (v uint64, digest int, f fault) {
 
 func (r *reader) hashList(ev *Event) fault {
 	n, f := r.arrayLen()
-	if f != 0 {
+	if f != 0 || n == 0 {
 		return f
 	}
 	b := r.b
@@ -116,18 +116,14 @@ func (r *reader) hashList(ev *Event) fault {
 // tokenList reads token ids: a list of integers, or of pairs of them.
 func (r *reader) tokenList(ev *Event) fault {
 	n, f := r.arrayLen()
-	if f != 0 {
+	if f != 0 || n == 0 {
 		return f
 	}
 	b, per := r.b, 1
-	if n > 0 {
-		h, f := r.peek()
-		if f != 0 {
-			return f
-		}
-		if h == 0x92 {
-			ev.TokenForm, per = TokensPairs, 2
-		}
+	if h, f := r.peek(); f != 0 {
+		return f
+	} else if h == 0x92 {
+		ev.TokenForm, per = TokensPairs, 2
 	}
 	if n > (r.lim.Tokens-len(b.tokens))/per {
 		return ReasonLimit

@@ -40,7 +40,7 @@ type writer struct {
 }
 
 func (w *writer) event(ev *Event) {
-	name := string(ev.Type)
+	var name string // stays empty for a type that has only the name it was read with
 	var order []Field
 	switch ev.Kind {
 	case BlockStored:
@@ -57,9 +57,15 @@ func (w *writer) event(ev *Event) {
 				n++
 			}
 		}
-		w.mapHead(n)
+		if 1+len(order) > 15 {
+			// The engines' encoder chooses the header's width by the fields that
+			// the struct has, before it leaves any out (msgspec, seen in 0.33).
+			w.buf = append(w.buf, 0xde, byte(n>>8), byte(n))
+		} else {
+			w.mapHead(n)
+		}
 		w.text("type")
-		w.text(name)
+		w.typeName(ev, name)
 		for _, id := range order {
 			if w.sends(ev, id) {
 				w.text(fieldNames[id])
@@ -79,7 +85,7 @@ func (w *writer) event(ev *Event) {
 		n++
 	}
 	w.array(n)
-	w.text(name)
+	w.typeName(ev, name)
 	for _, id := range order {
 		w.field(ev, id)
 	}
@@ -87,6 +93,14 @@ func (w *writer) event(ev *Event) {
 		w.mapHead(1)
 		w.text(fieldNames[FieldCacheSalt])
 		w.bytes(ev.CacheSalt, false)
+	}
+}
+
+func (w *writer) typeName(ev *Event, name string) {
+	if name == "" {
+		w.bytes(ev.Type, false)
+	} else {
+		w.text(name)
 	}
 }
 

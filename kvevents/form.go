@@ -25,7 +25,7 @@ type era struct {
 	// always are those written even when they have no value.
 	stored, removed []Field
 	always          FieldSet
-	trailing        bool // arrays: nil fields at the end are written too
+	trailing        bool // arrays: nil fields at the end are written too (seen in vLLM 0.20.2)
 	saltMap         bool // arrays: a salt is a map in position 7
 	signed          bool // hashes as int64
 	replayTopic     bool // replay replies have a topic frame
@@ -44,9 +44,9 @@ var (
 var eras = []era{
 	{engine: "vllm", since: [3]int{0, 10, 2}, stored: storedPositions[:6], removed: vllmRemoved[:2], always: vllmAlways},
 	{engine: "vllm", since: [3]int{0, 14}, stored: storedPositions[:7], removed: vllmRemoved[:2], always: vllmAlways},
-	{engine: "vllm", since: [3]int{0, 17}, stored: storedPositions[:8], removed: vllmRemoved[:2], always: vllmAlways},
-	{engine: "vllm", since: [3]int{0, 20}, stored: storedPositions[:9], removed: vllmRemoved[:3], always: vllmAlways},
-	{engine: "vllm", since: [3]int{0, 22}, stored: storedPositions[:11], removed: vllmRemoved[:3], always: vllmAlways},
+	{engine: "vllm", since: [3]int{0, 17}, trailing: true, stored: storedPositions[:8], removed: vllmRemoved[:2], always: vllmAlways},
+	{engine: "vllm", since: [3]int{0, 20}, trailing: true, stored: storedPositions[:9], removed: vllmRemoved[:3], always: vllmAlways},
+	{engine: "vllm", since: [3]int{0, 22}, trailing: true, stored: storedPositions[:11], removed: vllmRemoved[:3], always: vllmAlways},
 	{engine: "vllm", since: [3]int{0, 24}, stored: vllmMapFields[:11], removed: vllmRemoved[:3], always: vllmAlways, maps: true},
 	{engine: "vllm", since: [3]int{0, 26}, stored: vllmMapFields[:13], removed: vllmRemoved, always: vllmAlways, maps: true, replayTopic: true},
 	{engine: "vllm", since: [3]int{0, 30}, stored: vllmMapFields[:14], removed: vllmRemoved, always: vllmAlways, maps: true, replayTopic: true},

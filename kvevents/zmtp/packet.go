@@ -101,13 +101,13 @@ func (p *packet) clone() *packet {
 // cost is the memory a packet holds while it waits.
 func (p *packet) cost() int64 { return int64(cap(p.buf)) + frameCost*int64(len(p.ends)) }
 
-// encode appends a whole message in its wire form.
-func (p *packet) encode(frames [][]byte) {
+// encodeMessage returns a packet with a whole message in its wire form.
+func encodeMessage(frames [][]byte) *packet {
 	n := 0
 	for _, f := range frames {
 		n += maxFrameHeader + len(f)
 	}
-	p.grow(n)
+	p := newPacket(n)
 	for i, f := range frames {
 		var flags byte
 		if i < len(frames)-1 {
@@ -115,12 +115,5 @@ func (p *packet) encode(frames [][]byte) {
 		}
 		p.buf = append(appendHeader(p.buf, flags, len(f)), f...)
 	}
-}
-
-func encodedSize(frames [][]byte) int {
-	n := 0
-	for _, f := range frames {
-		n += maxFrameHeader + len(f)
-	}
-	return n
+	return p
 }
