@@ -1,0 +1,199 @@
+package blockhash
+
+import "math"
+
+// Chain hands out the hashes of one prompt one by one, hashing a block only
+// when it is asked for, and can be extended with further tokens without
+// hashing anything again.
+//
+// The zero value is ready for [Hasher.Start]. A Chain belongs to one goroutine
+// at a time and must not be copied after its first use. It keeps its buffers,
+// so keep and reuse it: Next then does not allocate. It refers to the Prompt's
+// slices until it is started anew; they must not change meanwhile.
+type Chain struct {
+	h      *Hasher
+	prompt Prompt
+	narrow window[uint32]
+	wide   window[int64]
+	isWide bool
+	blocks int // hashed so far
+	item   int // first item that a block to come can overlap
+
+	digest  [32]byte // of the last block
+	size    int
+	scratch [32]byte
+	enc     encoder
+}
+
+// Start makes c ready to hand out the hashes of p from its first block on,
+// whatever it did before. Tokens may end anywhere in a block; Items and Embeds
+// may reach beyond them if Extend is to follow. The error is a [PromptError].
+// Cost: a look at items and texts, not at tokens.
+func (h *Hasher) Start(c *Chain, p *Prompt) error {
+	return h.resume(c, p, 0, h.root)
+}
+
+// Resume is Start for a prompt whose first blocks were hashed before: it goes
+// on after them, given the digest of the last. Nothing is checked against the
+// prompt: a digest of other blocks gives hashes of another prompt. The digest
+// is copied.
+func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
+	if blocks == 0 {
+		return h.Start(c, p)
+	}
+	if blocks < 0 || blocks > p.Len()/h.opt.BlockSize {
+		return optionError("Resume after %d blocks: the prompt has %d", blocks, p.Len()/h.opt.BlockSize)
+	}
+	if len(digest) != h.DigestSize() {
+		return optionError("Resume from a digest of %d bytes: %s has %d", len(digest), h.opt.Algorithm, h.DigestSize())
+	}
+	return h.resume(c, p, blocks, digest)
+}
+
+func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
+	if err := h.check(p); err != nil {
+		c.h = nil
+		return err
+	}
+	c.h, c.prompt = h, *p
+	c.isWide = len(p.WideTokens) > 0
+	c.narrow.set(p.Tokens)
+	c.wide.set(p.WideTokens)
+	c.blocks, c.item = blocks, 0
+	c.size = copy(c.digest[:], digest)
+	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
+	return nil
+}
+
+// Next hashes the next block and returns its hash in the 64-bit form of the
+// engine's events, or false when no full block (with its lookahead tokens) is
+// left. After false, Extend can make more. A Chain that was never started, or
+// whose Start failed, has no blocks.
+func (c *Chain) Next() (key uint64, ok bool) {
+	if c.h == nil || !c.step() {
+		return 0, false
+	}
+	return KeyOf(c.digest[:c.size]), true
+}
+
+// Digest returns the full digest of the block that Next handed out last; the
+// root before the first block. The slice is valid until the next call.
+func (c *Chain) Digest() []byte { return c.digest[:c.size] }
+
+// Blocks returns how many blocks were hashed or skipped by Resume.
+func (c *Chain) Blocks() int { return c.blocks }
+
+// Len returns the number of tokens the chain has, hashed or not.
+func (c *Chain) Len() int {
+	if c.isWide {
+		return c.wide.end()
+	}
+	return c.narrow.end()
+}
+
+// Extend appends tokens to the prompt: what was generated, or the next turn.
+// Tokens of an unfinished block are kept and joined. The tokens are copied.
+// It does nothing on a Chain that is not started.
+func (c *Chain) Extend(tokens []uint32) {
+	switch {
+	case c.h == nil || len(tokens) == 0:
+	case c.isWide:
+		c.wide.extend(c.done(), nil)
+		for _, t := range tokens {
+			c.wide.own = append(c.wide.own, int64(t))
+		}
+		c.wide.ids = c.wide.own
+	default:
+		c.narrow.extend(c.done(), tokens)
+	}
+}
+
+// ExtendWide is Extend for ids that are negative or above 2^32-1.
+func (c *Chain) ExtendWide(tokens []int64) {
+	if c.h == nil || len(tokens) == 0 {
+		return
+	}
+	if !c.isWide {
+		c.widen()
+	}
+	c.wide.extend(c.done(), tokens)
+}
+
+// widen goes over to wide ids.
+func (c *Chain) widen() {
+	rest := c.narrow.at(c.done(), c.narrow.end())
+	c.wide.own = c.wide.own[:0]
+	for _, t := range rest {
+		c.wide.own = append(c.wide.own, int64(t))
+	}
+	c.wide.ids, c.wide.base, c.wide.owned = c.wide.own, c.done(), true
+	c.isWide = true
+}
+
+// done is the position of the first token that is not hashed yet.
+func (c *Chain) done() int { return c.blocks * c.h.opt.BlockSize }
+
+// step hashes one block, if there is one:
+// fn((parent, tokens, extra)), hash_block_tokens in vLLM.
+func (c *Chain) step() bool {
+	start := c.done()
+	end := start + c.h.opt.BlockSize
+	look := c.h.opt.Lookahead
+	if end+look > c.Len() {
+		return false
+	}
+	e := &c.enc
+	e.begin()
+	e.tuple(3)
+	e.bytes(c.digest[:c.size])
+	e.tuple(end - start)
+	c.writeTokens(start, end)
+	e.endTuple(end - start)
+	if look > 0 {
+		e.tuple(1 + look)
+		c.extra(start, end+look)
+		c.writeTokens(end, end+look)
+		e.endTuple(1 + look)
+	} else {
+		c.extra(start, end)
+	}
+	e.endTuple(3)
+	sum := c.h.opt.Algorithm.sum(c.digest[:0], e.end())
+	c.size = len(sum)
+	c.blocks++
+	return true
+}
+
+func (c *Chain) writeTokens(from, to int) {
+	if c.isWide {
+		c.enc.wideTokens(c.wide.at(from, to))
+	} else {
+		c.enc.tokens(c.narrow.at(from, to))
+	}
+}
+
+// release drops references to the caller's data.
+func (c *Chain) release() {
+	c.h, c.prompt = nil, Prompt{}
+	c.narrow.set(nil)
+	c.wide.set(nil)
+	clear(c.enc.few[:cap(c.enc.few)])
+	clear(c.enc.many)
+	if cap(c.enc.buf) > maxPooledBuffer {
+		c.enc.buf = nil
+	}
+}
+
+// maxPooledBuffer bounds what a pooled Chain keeps after an unusual prompt.
+const maxPooledBuffer = 1 << 20
+
+// hashSeed returns fn(text): the root made of a seed.
+func (h *Hasher) hashSeed(text string) ([]byte, error) {
+	if len(text) > math.MaxInt32 {
+		return nil, optionError("the seed has %d bytes", len(text))
+	}
+	e := encoder{cbor: h.opt.Algorithm.cbor()}
+	e.begin()
+	e.text(text)
+	return h.opt.Algorithm.sum(nil, e.end()), nil
+}

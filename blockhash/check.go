@@ -1,0 +1,88 @@
+package blockhash
+
+import (
+	"math"
+	"unicode/utf8"
+)
+
+// maxPosition bounds positions in a prompt, so that sums of two do not overflow
+// an int of 32 bits.
+const maxPosition = math.MaxInt32 / 2
+
+// check refuses prompts that the engine could not have hashed.
+func (h *Hasher) check(p *Prompt) error {
+	if p == nil {
+		return promptError("Tokens", -1, "the prompt is nil")
+	}
+	if len(p.Tokens) > 0 && len(p.WideTokens) > 0 {
+		return promptError("WideTokens", -1, "Tokens and WideTokens are both set: set one")
+	}
+	if n := p.Len(); n > maxPosition {
+		return promptError("Tokens", -1, "%d tokens: at most %d are accepted", n, maxPosition)
+	}
+	if l := p.LoRA; l != nil {
+		if err := checkText("LoRA", -1, "name", l.Name); err != nil {
+			return err
+		}
+		if err := checkText("LoRA", -1, "path", l.Path); err != nil {
+			return err
+		}
+	}
+	if err := checkText("CacheSalt", -1, "salt", p.CacheSalt); err != nil {
+		return err
+	}
+	if err := checkItems(p.Items); err != nil {
+		return err
+	}
+	return checkEmbeds(p.Embeds)
+}
+
+// checkText refuses text that no Python str encodes to. (Measured on CPython:
+// pickle would write a lone surrogate, as ED A0..BF xx; CBOR and the msgpack
+// between vLLM's front end and engine refuse it, so no served prompt has one.)
+func checkText(field string, index int, what, s string) error {
+	if !utf8.ValidString(s) {
+		return promptError(field, index, "the %s is not valid UTF-8; no engine string has such bytes", what)
+	}
+	if len(s) > math.MaxInt32 {
+		return promptError(field, index, "the %s has %d bytes", what, len(s))
+	}
+	return nil
+}
+
+func checkItems(items []Item) error {
+	end := 0
+	for i := range items {
+		it := &items[i]
+		switch {
+		case it.Offset < 0 || it.Offset > maxPosition:
+			return promptError("Items", i, "offset is %d: want 0 to %d", it.Offset, maxPosition)
+		case it.Length < 0 || it.Length > maxPosition:
+			return promptError("Items", i, "length is %d: want 0 to %d", it.Length, maxPosition)
+		case i > 0 && it.Offset < items[i-1].Offset:
+			return promptError("Items", i, "offset %d comes before offset %d of the item before: sort items by offset",
+				it.Offset, items[i-1].Offset)
+		case it.Offset < end:
+			return promptError("Items", i, "offset %d is inside the item before, which ends at %d: items must not overlap",
+				it.Offset, end)
+		}
+		if err := checkText("Items", i, "identifier", it.Identifier); err != nil {
+			return err
+		}
+		end = it.Offset + it.Length
+	}
+	return nil
+}
+
+func checkEmbeds(em *Embeds) error {
+	switch {
+	case em == nil:
+		return nil
+	case em.BytesPerToken < 1:
+		return promptError("Embeds", -1, "BytesPerToken is %d: want at least 1", em.BytesPerToken)
+	case len(em.Data)%em.BytesPerToken != 0:
+		return promptError("Embeds", -1, "%d bytes are not a whole number of tokens of %d bytes",
+			len(em.Data), em.BytesPerToken)
+	}
+	return nil
+}

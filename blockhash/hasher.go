@@ -1,0 +1,136 @@
+package blockhash
+
+import (
+	"fmt"
+)
+
+// Options describe an engine's hashing. Scheme and BlockSize are required;
+// everything else has a useful zero value.
+type Options struct {
+	// Scheme is the engine's era, from [SchemeFor].
+	Scheme Scheme
+	// Algorithm is the engine's prefix_caching_hash_algo. Default SHA256.
+	Algorithm Algorithm
+	// BlockSize is the number of tokens a hash covers: vLLM's hash block size
+	// (the greatest common divisor of its cache groups' block sizes, times the
+	// decode context parallel size).
+	BlockSize int
+	// Lookahead is the number of tokens past a block that its hash covers too
+	// (vLLM 0.33 with a multi-token draft model). Default 0: none.
+	Lookahead int
+	// Seed says what the root is made of. Default: PYTHONHASHSEED unset.
+	Seed Seed
+	// SharedObjects says that equal strings of one prompt are one Python
+	// object, which pickle writes as a back reference. In a served engine they
+	// are not, so the default is false; CBOR does not differ.
+	SharedObjects bool
+}
+
+// Hasher computes block hashes of one engine configuration. It is immutable
+// and safe for concurrent use; use it by pointer, as [New] returns it.
+type Hasher struct {
+	opt  Options
+	era  *era
+	root []byte // NONE_HASH: 16 or 32 bytes
+}
+
+// New compiles options into a Hasher. Errors wrap [ErrScheme], [ErrAlgorithm],
+// [ErrRoot] or [ErrOptions].
+func New(opt Options) (*Hasher, error) {
+	h := &Hasher{opt: opt, era: opt.Scheme.era()}
+	if err := h.validate(); err != nil {
+		return nil, err
+	}
+	root, err := h.makeRoot()
+	if err != nil {
+		return nil, err
+	}
+	h.root = root
+	return h, nil
+}
+
+// maxBlockSize and maxLookahead keep sizes computed from options far from
+// overflow. No engine comes near.
+const (
+	maxBlockSize = 1 << 24
+	maxLookahead = 1 << 16
+)
+
+func (h *Hasher) validate() error {
+	o, e := &h.opt, h.era
+	switch {
+	case o.Scheme.IsZero():
+		return fmt.Errorf("%w: Options.Scheme is not set: use SchemeFor", ErrScheme)
+	case o.Algorithm >= numAlgorithms:
+		return fmt.Errorf("%w %v: valid are %s", ErrAlgorithm, o.Algorithm, quoteList(algorithmNames[:]))
+	case o.Algorithm.xxh() && !e.xxhash:
+		return fmt.Errorf("%w %q: %v has it only from 0.13 on; valid are %s",
+			ErrAlgorithm, o.Algorithm, o.Scheme, quoteList(algorithmNames[:2]))
+	case o.BlockSize < 1 || o.BlockSize > maxBlockSize:
+		return optionError("BlockSize is %d: want 1 to %d tokens", o.BlockSize, maxBlockSize)
+	case o.Lookahead < 0 || o.Lookahead > maxLookahead:
+		return optionError("Lookahead is %d: want 0 to %d tokens", o.Lookahead, maxLookahead)
+	case o.Lookahead > 0 && !e.lookahead:
+		return optionError("Lookahead is %d: %v hashes no lookahead tokens, vLLM does from 0.33 on", o.Lookahead, o.Scheme)
+	}
+	return nil
+}
+
+// defaultSeed is what vLLM 0.29 on hashes when PYTHONHASHSEED is unset and the
+// algorithm is cryptographic (DEFAULT_NONE_HASH_SEED).
+const defaultSeed = "vllm-none-hash"
+
+func (h *Hasher) makeRoot() ([]byte, error) {
+	seed, alg := h.opt.Seed, h.opt.Algorithm
+	switch seed.kind {
+	case seedRoot:
+		if n := len(seed.data); n != 16 && n != 32 {
+			return nil, fmt.Errorf("%w: the recorded root has %d bytes: want 16 or 32", ErrRoot, n)
+		}
+		return []byte(seed.data), nil
+	case seedText:
+		return h.hashSeed(seed.data)
+	}
+	if h.era.fixedRoot && !alg.xxh() {
+		return h.hashSeed(defaultSeed)
+	}
+	return nil, fmt.Errorf("%w: with PYTHONHASHSEED unset, %s of %v starts from random bytes; "+
+		"set the variable on the engine and use SeedText, record the root and use SeedRoot, or use Content keys",
+		ErrRoot, alg, h.opt.Scheme)
+}
+
+// Scheme returns the scheme the Hasher was made for.
+func (h *Hasher) Scheme() Scheme { return h.opt.Scheme }
+
+// Algorithm returns the algorithm the Hasher was made for.
+func (h *Hasher) Algorithm() Algorithm { return h.opt.Algorithm }
+
+// BlockSize returns the number of tokens in a block.
+func (h *Hasher) BlockSize() int { return h.opt.BlockSize }
+
+// Lookahead returns the number of tokens past a block that its hash covers.
+func (h *Hasher) Lookahead() int { return h.opt.Lookahead }
+
+// DigestSize returns the length in bytes of a block's digest.
+func (h *Hasher) DigestSize() int { return h.opt.Algorithm.Size() }
+
+// AppendRoot appends the root: the parent of a prompt's first block, NONE_HASH
+// in vLLM.
+func (h *Hasher) AppendRoot(dst []byte) []byte { return append(dst, h.root...) }
+
+// Blocks returns how many hashes a prompt of so many tokens has: only full
+// blocks whose lookahead tokens exist are hashed.
+func (h *Hasher) Blocks(tokens int) int {
+	return max(tokens-h.opt.Lookahead, 0) / h.opt.BlockSize
+}
+
+// KeyOf returns the 64-bit form of a digest in which vLLM's events carry block
+// hashes (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=1, the default): the last eight
+// bytes, big-endian. Of a shorter digest it takes what there is.
+func KeyOf(digest []byte) uint64 {
+	var key uint64
+	for _, b := range digest[max(len(digest)-8, 0):] {
+		key = key<<8 | uint64(b)
+	}
+	return key
+}

@@ -1,0 +1,192 @@
+package blockhash
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scheme is one era of one engine: how it turns a block into a hash. It is a
+// small comparable value, usable as a map key. The zero value is no scheme and
+// refused by [New]; get one from [SchemeFor] or [Schemes].
+type Scheme struct {
+	id      schemeID
+	assumed bool
+}
+
+type schemeID uint8
+
+// One constant per era, named by its first release. An era is never edited
+// when an engine changes: a new one is added, vectors first.
+const (
+	schemeNone schemeID = iota
+	vllm0102
+	vllm0112
+	vllm0130
+	vllm0170
+	vllm0190
+	vllm0290
+	vllm0310
+	vllm0330
+	numSchemes
+)
+
+// era is what is known of a scheme. For vLLM see vllm/v1/core/kv_cache_utils.py:
+// init_none_hash, generate_block_hash_extra_keys, hash_block_tokens.
+type era struct {
+	engine string
+	since  version // first release
+	last   version // last release that was run or read
+	extras string  // for people: what this era adds
+
+	xxhash    bool // offers xxhash and xxhash_cbor
+	loraID    bool // LoRA by integer id, else by name
+	embeds    embedsRule
+	mmOffset  bool // items with their offset relative to the block
+	fixedRoot bool // unset seed means fn("vllm-none-hash") for SHA-256
+	tagged    bool // extra keys are tagged tuples, LoRA has its path
+	lookahead bool // can hash tokens past the block
+	eventKeys bool // events carry extra keys
+}
+
+type embedsRule uint8
+
+const (
+	embedsIgnored embedsRule = iota
+	embedsRaw
+	embedsDigest
+)
+
+// eras is indexed by schemeID. Read-only.
+var eras = [numSchemes]era{
+	vllm0102: {engine: "vllm", since: version{0, 10, 2}, last: version{0, 11, 0},
+		extras: "LoRA id, item identifiers", loraID: true},
+	vllm0112: {engine: "vllm", since: version{0, 11, 1}, last: version{0, 12, 0},
+		extras: "LoRA name, raw prompt embeds", embeds: embedsRaw},
+	vllm0130: {engine: "vllm", since: version{0, 13, 0}, last: version{0, 16, 0},
+		extras: "xxhash algorithms", embeds: embedsRaw, xxhash: true},
+	vllm0170: {engine: "vllm", since: version{0, 17, 0}, last: version{0, 18, 1},
+		extras: "digest of prompt embeds, extra keys in events", embeds: embedsDigest, xxhash: true, eventKeys: true},
+	vllm0190: {engine: "vllm", since: version{0, 19, 0}, last: version{0, 28, 0},
+		extras: "items with relative offset", embeds: embedsDigest, xxhash: true, eventKeys: true, mmOffset: true},
+	vllm0290: {engine: "vllm", since: version{0, 29, 0}, last: version{0, 30, 0},
+		extras: "fixed root when the seed is unset", embeds: embedsDigest, xxhash: true, eventKeys: true, mmOffset: true,
+		fixedRoot: true},
+	vllm0310: {engine: "vllm", since: version{0, 31, 0}, last: version{0, 32, 0},
+		extras: "tagged extra keys, LoRA path", embeds: embedsDigest, xxhash: true, eventKeys: true, mmOffset: true,
+		fixedRoot: true, tagged: true},
+	vllm0330: {engine: "vllm", since: version{0, 33, 0}, last: version{0, 33, 0},
+		extras: "lookahead tokens", embeds: embedsDigest, xxhash: true, eventKeys: true, mmOffset: true,
+		fixedRoot: true, tagged: true, lookahead: true},
+}
+
+func (s Scheme) era() *era {
+	if s.id >= numSchemes {
+		s.id = schemeNone
+	}
+	return &eras[s.id]
+}
+
+// IsZero reports whether s is the zero Scheme.
+func (s Scheme) IsZero() bool { return s.id == schemeNone }
+
+// Engine returns the engine's name in lower case, "" for the zero Scheme.
+func (s Scheme) Engine() string { return s.era().engine }
+
+// Since returns the first release of the era, such as "0.31.0".
+func (s Scheme) Since() string {
+	if s.IsZero() {
+		return ""
+	}
+	return s.era().since.String()
+}
+
+// Through returns the last release for which the era was verified.
+func (s Scheme) Through() string {
+	if s.IsZero() {
+		return ""
+	}
+	return s.era().last.String()
+}
+
+// Summary says in a few words what the era added.
+func (s Scheme) Summary() string { return s.era().extras }
+
+// Assumed reports that the version asked for was not among those verified: it
+// is newer than every release known here, or a development build. Treat its
+// hashes as a hypothesis and check them against events.
+func (s Scheme) Assumed() bool { return s.assumed }
+
+// EventExtraKeys reports whether BlockStored events of the era carry the extra
+// keys of blocks, which [Content] keys of salted, LoRA and multimodal prompts
+// need.
+func (s Scheme) EventExtraKeys() bool { return s.era().eventKeys }
+
+// String returns engine and first release, such as "vllm-0.31.0", with
+// " (assumed)" where that is so.
+func (s Scheme) String() string {
+	switch {
+	case s.IsZero():
+		return "no scheme"
+	case s.assumed:
+		return s.Engine() + "-" + s.Since() + " (assumed)"
+	}
+	return s.Engine() + "-" + s.Since()
+}
+
+// Schemes returns every known scheme, engine by engine, oldest first.
+func Schemes() []Scheme {
+	list := make([]Scheme, 0, numSchemes)
+	for id := range numSchemes {
+		if id != schemeNone {
+			list = append(list, Scheme{id: id})
+		}
+	}
+	return list
+}
+
+// SchemeFor returns the scheme of an engine's release. The engine's name is
+// taken in any case. Versions are as the engine prints them: "0.31.0",
+// "v0.31.0", "0.31.0rc1", "0.20.2+cpu". A version newer than all that are
+// known gets the newest scheme, and a development build or release candidate
+// that of its number; both are [Scheme.Assumed]. An older one than the oldest
+// known, an unknown engine or an unreadable version gives an error that wraps
+// [ErrScheme].
+func SchemeFor(engine, release string) (Scheme, error) {
+	name := strings.ToLower(engine)
+	var ids []schemeID
+	for id := range numSchemes {
+		if id != schemeNone && eras[id].engine == name {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) == 0 {
+		return Scheme{}, fmt.Errorf("%w: engine %q: known engines are %s", ErrScheme, engine, quoteList(engineNames()))
+	}
+	v, pre, ok := parseVersion(release)
+	if !ok {
+		return Scheme{}, fmt.Errorf("%w: version %q of %s cannot be read: want a form like \"0.31.0\"", ErrScheme, release, name)
+	}
+	if v.less(eras[ids[0]].since) {
+		return Scheme{}, fmt.Errorf("%w: %s %s is older than %s, the oldest release known here",
+			ErrScheme, name, release, eras[ids[0]].since)
+	}
+	found := ids[0]
+	for _, id := range ids {
+		if !v.less(eras[id].since) {
+			found = id
+		}
+	}
+	newer := eras[ids[len(ids)-1]].last.less(v)
+	return Scheme{id: found, assumed: pre || newer}, nil
+}
+
+func engineNames() []string {
+	var names []string
+	for _, e := range eras[1:] {
+		if !slices.Contains(names, e.engine) {
+			names = append(names, e.engine)
+		}
+	}
+	return names
+}

@@ -1,0 +1,110 @@
+package blockhash
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+)
+
+// Token ids are nearly all of a block, so they are written without branches:
+// eight bytes are stored at once, of which as many count as the id takes. Both
+// tables are indexed by the bit length of an id.
+
+// maxPickleToken and maxCBORToken are the most bytes an id of uint32 takes.
+const (
+	maxPickleToken = 7
+	maxCBORToken   = 5
+)
+
+// pickleToken: word = head | id<<shift, of which size bytes count.
+type pickleToken struct {
+	head  uint16
+	shift uint8
+	size  uint8
+}
+
+// cborToken: word = head | bigEndian(id)>>drop<<shift, of which size bytes count.
+type cborToken struct {
+	head  uint8
+	drop  uint8
+	shift uint8
+	size  uint8
+}
+
+var (
+	pickleTokens [64]pickleToken // 33 used; 64 so that an index below 64 needs no check
+	cborTokens   [64]cborToken
+)
+
+func init() {
+	for n := range 33 {
+		switch {
+		case n <= 8:
+			pickleTokens[n] = pickleToken{opInt1, 8, 2}
+			cborTokens[n] = cborToken{cborUint | 24, 24, 8, 2}
+		case n <= 16:
+			pickleTokens[n] = pickleToken{opInt2, 8, 3}
+			cborTokens[n] = cborToken{cborUint | 25, 16, 8, 3}
+		case n <= 31:
+			pickleTokens[n] = pickleToken{opInt4, 8, 5}
+			cborTokens[n] = cborToken{cborUint | 26, 0, 8, 5}
+		default: // would be negative as int32: a long of five bytes
+			pickleTokens[n] = pickleToken{opLong1 | 5<<8, 16, 7}
+			cborTokens[n] = cborToken{cborUint | 26, 0, 8, 5}
+		}
+	}
+	cborTokens[0] = cborToken{0, 24, 0, 1} // ids below 24, see cborInts
+}
+
+// tokens writes ids as items of a tuple.
+func (e *encoder) tokens(ids []uint32) {
+	if e.cbor {
+		e.cborInts(ids)
+		return
+	}
+	for len(ids) > 0 {
+		e.boundary()
+		e.open()
+		// So many ids can be written before any could find the frame full.
+		room := frameTarget - 1 - (len(e.buf) - e.frame - frameHeader)
+		n := min(room/maxPickleToken+1, len(ids))
+		e.pickleInts(ids[:n])
+		ids = ids[n:]
+	}
+}
+
+func (e *encoder) pickleInts(ids []uint32) {
+	e.buf = slices.Grow(e.buf, len(ids)*maxPickleToken+8)
+	at := len(e.buf)
+	out := e.buf[:cap(e.buf)]
+	for _, id := range ids {
+		t := pickleTokens[bits.Len32(id)&63]
+		binary.LittleEndian.PutUint64(out[at:], uint64(t.head)|uint64(id)<<(t.shift&63))
+		at += int(t.size)
+	}
+	e.buf = out[:at]
+}
+
+func (e *encoder) cborInts(ids []uint32) {
+	e.buf = slices.Grow(e.buf, len(ids)*maxCBORToken+8)
+	at := len(e.buf)
+	out := e.buf[:cap(e.buf)]
+	for _, id := range ids {
+		n := bits.Len32(id)
+		if id < 24 {
+			n = 0
+		}
+		t := cborTokens[n&63]
+		word := uint64(bits.ReverseBytes32(id)>>(t.drop&31))<<(t.shift&63) | uint64(t.head)
+		binary.LittleEndian.PutUint64(out[at:], word)
+		at += int(t.size)
+	}
+	e.buf = out[:at]
+}
+
+// wideTokens writes ids as items of a tuple.
+func (e *encoder) wideTokens(ids []int64) {
+	for _, id := range ids {
+		e.int(id)
+	}
+}
