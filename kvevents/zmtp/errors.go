@@ -33,6 +33,12 @@ const (
 	// already has Options.MaxPeers connections.
 	ErrTooManyPeers = constError("zmtp: too many peers")
 
+	// ErrTopicTooLong is returned by Subscribe for a topic that no ZMTP peer of
+	// this package would accept: more than 32 KiB.
+	ErrTopicTooLong = constError("zmtp: topic is longer than 32 KiB")
+
+	errIdentityInUse = constError("zmtp: another peer has this identity")
+
 	// ErrTooManySubscriptions is the reason of a Disconnected event when a peer
 	// of a Pub held more subscriptions than the socket allows one peer.
 	ErrTooManySubscriptions = constError("zmtp: too many subscriptions of one peer")
@@ -70,6 +76,20 @@ type EndpointError struct {
 func (e *EndpointError) Error() string {
 	return fmt.Sprintf("zmtp: endpoint %q: %s", e.Endpoint, e.Reason)
 }
+
+// BindError is returned by Bind when the system refuses the address.
+type BindError struct {
+	// Endpoint is the text that was given.
+	Endpoint string
+	// Err is the reason of the system.
+	Err error
+}
+
+// Error names the endpoint and gives the reason.
+func (e *BindError) Error() string { return fmt.Sprintf("zmtp: bind %q: %v", e.Endpoint, e.Err) }
+
+// Unwrap returns the reason of the system.
+func (e *BindError) Unwrap() error { return e.Err }
 
 // OptionError is returned by the constructors for an option outside its range.
 type OptionError struct {

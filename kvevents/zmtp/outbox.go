@@ -94,6 +94,8 @@ type writer struct {
 	batch []outgoing
 	bufs  net.Buffers
 	ctl   []byte // PING and PONG of this batch
+
+	unwritten net.Buffers
 }
 
 // fill takes the next batch and says whether the writer is to end instead.
@@ -156,9 +158,9 @@ func (w *writer) run(done <-chan struct{}, onRoom func()) error {
 				return nil
 			}
 		}
-		// WriteTo consumes the slice it is called on.
-		bufs := w.bufs
-		_, err := bufs.WriteTo(w.nc)
+		// WriteTo consumes the slice it is called on; a local one would escape.
+		w.unwritten = w.bufs
+		_, err := w.unwritten.WriteTo(w.nc)
 		if w.settle() {
 			onRoom()
 		}
