@@ -17,7 +17,7 @@ type Chain struct {
 	wide   window[int64]
 	isWide bool
 	blocks int // hashed so far
-	item   int // first item that a block to come can overlap
+	items  itemCursor
 
 	digest  [32]byte // of the last block
 	size    int
@@ -51,7 +51,7 @@ func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 }
 
 func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
-	if err := h.check(p); err != nil {
+	if err := checkPrompt(p); err != nil {
 		c.h = nil
 		return err
 	}
@@ -59,7 +59,7 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	c.isWide = len(p.WideTokens) > 0
 	c.narrow.set(p.Tokens)
 	c.wide.set(p.WideTokens)
-	c.blocks, c.item = blocks, 0
+	c.blocks, c.items = blocks, itemCursor{items: p.Items}
 	c.size = copy(c.digest[:], digest)
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
 	return nil
@@ -174,7 +174,7 @@ func (c *Chain) writeTokens(from, to int) {
 
 // release drops references to the caller's data.
 func (c *Chain) release() {
-	c.h, c.prompt = nil, Prompt{}
+	c.h, c.prompt, c.items = nil, Prompt{}, itemCursor{}
 	c.narrow.set(nil)
 	c.wide.set(nil)
 	clear(c.enc.few[:cap(c.enc.few)])

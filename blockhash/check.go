@@ -9,8 +9,8 @@ import (
 // an int of 32 bits.
 const maxPosition = math.MaxInt32 / 2
 
-// check refuses prompts that the engine could not have hashed.
-func (h *Hasher) check(p *Prompt) error {
+// checkPrompt refuses prompts that no engine could not have hashed.
+func checkPrompt(p *Prompt) error {
 	if p == nil {
 		return promptError("Tokens", -1, "the prompt is nil")
 	}

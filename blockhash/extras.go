@@ -10,19 +10,23 @@ const (
 	tagEmbeds = "prompt_embeds"
 )
 
-// items returns the items that overlap [start, end): those that end after
-// start and begin before end. c.item only moves forward, to the first item
-// that a later block can overlap.
-func (c *Chain) items(start, end int) []Item {
-	all := c.prompt.Items
-	for c.item < len(all) && all[c.item].Offset+all[c.item].Length <= start {
-		c.item++
+// itemCursor walks over the items of a prompt as blocks go by.
+type itemCursor struct {
+	items []Item
+	next  int // first item that a block to come can overlap
+}
+
+// overlapping returns the items that overlap [start, end): those that end
+// after start and begin before end. start must not go back.
+func (c *itemCursor) overlapping(start, end int) []Item {
+	for c.next < len(c.items) && c.items[c.next].Offset+c.items[c.next].Length <= start {
+		c.next++
 	}
-	last := c.item
-	for last < len(all) && all[last].Offset < end {
+	last := c.next
+	for last < len(c.items) && c.items[last].Offset < end {
 		last++
 	}
-	return all[c.item:last]
+	return c.items[c.next:last]
 }
 
 // extra writes the extra keys of the block at start whose hash covers tokens
@@ -30,7 +34,7 @@ func (c *Chain) items(start, end int) []Item {
 // none (generate_block_hash_extra_keys in vLLM).
 func (c *Chain) extra(start, end int) {
 	e, p, era := &c.enc, &c.prompt, c.h.era
-	items := c.items(start, end)
+	items := c.items.overlapping(start, end)
 	salted := start == 0 && p.CacheSalt != ""
 	embeds := p.Embeds != nil && era.embeds != embedsIgnored
 	n := len(items)
