@@ -1,0 +1,152 @@
+package kvatlas
+
+import (
+	"fmt"
+
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/radix"
+)
+
+// WorkerStats counts what became of a worker's events.
+type WorkerStats struct {
+	// Batches and Events that were applied, and by kind.
+	Batches, Events          uint64
+	Stored, Removed, Cleared uint64
+	// Malformed events were left out, UnknownTypes skipped.
+	Malformed, UnknownTypes uint64
+	// Undecodable payloads changed nothing.
+	Undecodable uint64
+	// Unplaced blocks could not be given a content key, for want of their
+	// parent, tokens or positions. Always 0 in mode ByHash.
+	Unplaced uint64
+}
+
+// Apply decodes one published message of a worker (the last of its frames) and
+// applies its events in order. Messages must come in the order of their
+// sequence, without gaps: see package kvevents for the stream that sees to it.
+//
+// A payload that cannot be decoded changes nothing and is an error; a malformed
+// event costs itself only and is counted. The payload is not kept.
+func (a *Atlas) Apply(name string, payload []byte) error {
+	return a.onWorker(name, func(w *worker) error {
+		var dec kvevents.Decoder
+		if err := dec.Decode(payload, &w.batch); err != nil {
+			w.stats.Undecodable++
+			return fmt.Errorf("kvatlas: worker %q: %w", name, err)
+		}
+		return w.apply(&w.batch)
+	})
+}
+
+// ApplyBatch applies a batch that was decoded already; it is not kept.
+func (a *Atlas) ApplyBatch(name string, b *kvevents.Batch) error {
+	return a.onWorker(name, func(w *worker) error { return w.apply(b) })
+}
+
+// Clear forgets what a worker holds on the media of the given names, or on
+// all: for operators, and where it is known that a cache was reset before
+// the engine says so, as it does only with its next step. It may be called at
+// any time and repeatedly.
+func (a *Atlas) Clear(name string, media ...string) error {
+	return a.onWorker(name, func(w *worker) error {
+		var on []radix.Medium
+		for _, m := range media {
+			on = append(on, w.domain.index.Medium(m))
+		}
+		if w.content != nil {
+			return w.content.table.Clear(on...)
+		}
+		return w.domain.index.Clear(w.id, on...)
+	})
+}
+
+// Stats returns the counters of a worker, and those of its index.
+func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
+	var s WorkerStats
+	var x radix.WorkerStats
+	err := a.onWorker(name, func(w *worker) error {
+		s = w.stats
+		x, _ = w.domain.index.WorkerStats(w.id)
+		return nil
+	})
+	return s, x, err
+}
+
+// onWorker runs f while nothing else changes the worker's blocks.
+func (a *Atlas) onWorker(name string, f func(*worker) error) error {
+	w, ok := a.fleet.Load().byName[name]
+	if !ok {
+		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gone {
+		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	}
+	return f(w)
+}
+
+// apply applies a decoded batch; the caller holds w.mu.
+func (w *worker) apply(b *kvevents.Batch) error {
+	w.stats.Batches++
+	w.stats.Malformed += uint64(len(b.Malformed))
+	w.stats.UnknownTypes += uint64(b.UnknownTypes)
+	behind := false // an event of another medium than the device came before
+	for i := range b.Events {
+		e := &b.Events[i]
+		if e.Kind == kvevents.Unknown {
+			continue
+		}
+		w.stats.Events++
+		h := w.holder(e)
+		behind = behind || h.Medium != radix.GPU
+		var err error
+		switch e.Kind {
+		case kvevents.BlockStored:
+			w.stats.Stored++
+			err = w.store(h, e)
+		case kvevents.BlockRemoved:
+			w.stats.Removed++
+			err = w.remove(h, e)
+		case kvevents.AllBlocksCleared:
+			w.stats.Cleared++
+			err = w.engineClear(behind)
+		}
+		if err != nil {
+			return fmt.Errorf("kvatlas: worker %q: %s: %w", w.Name, e.Kind, err)
+		}
+	}
+	return nil
+}
+
+func (w *worker) holder(e *kvevents.Event) radix.Holder {
+	h := radix.Holder{Worker: w.id, Group: radix.NoGroup}
+	if len(e.Medium) > 0 {
+		h.Medium = w.domain.index.Medium(string(e.Medium))
+	}
+	if e.HasGroup && e.Group >= 0 && e.Group <= radix.MaxGroup {
+		h.Group = int16(e.Group)
+	}
+	return h
+}
+
+func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
+	if w.content != nil {
+		return w.content.store(h, e)
+	}
+	return w.domain.index.Store(h, e.Hashes)
+}
+
+func (w *worker) remove(h radix.Holder, e *kvevents.Event) error {
+	if w.content != nil {
+		return w.content.remove(h, e)
+	}
+	return w.domain.index.Remove(h, e.Hashes)
+}
+
+func (w *worker) engineClear(behind bool) error {
+	if w.content != nil {
+		return w.content.table.EngineClear(behind)
+	}
+	return w.domain.index.EngineClear(w.id, behind)
+}

@@ -1,0 +1,147 @@
+package kvatlas
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/radix"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+type constError string
+
+func (e constError) Error() string { return string(e) }
+
+const (
+	// ErrWorkerName is returned when a worker has no name.
+	ErrWorkerName = constError("kvatlas: a worker needs a name")
+	// ErrWorkerExists is returned by AddWorker when the name is taken by a
+	// worker of another description.
+	ErrWorkerExists = constError("kvatlas: the name is taken by a worker of another description; remove it first")
+	// ErrUnknownWorker is returned when no worker of that name is registered.
+	ErrUnknownWorker = constError("kvatlas: no such worker")
+	// ErrBlockSize is returned when a worker's block size is not positive.
+	ErrBlockSize = constError("kvatlas: a worker needs a block size of at least 1 token")
+	// ErrNoWorkers is returned by Route when no worker is left to choose from.
+	ErrNoWorkers = constError("kvatlas: no worker to choose from")
+)
+
+// Options configures an [Atlas]. The zero value is usable.
+type Options struct {
+	// Weights gives blocks a value by the name of their medium, 0 to 1;
+	// see [radix.Options].
+	Weights map[string]float64
+	// Policy chooses the worker in [Atlas.Route]; nil means
+	// [scoring.Default].
+	Policy *scoring.Policy
+}
+
+// Atlas knows which worker of a fleet holds which blocks. It is made by [New],
+// must not be copied, and all its methods are safe for concurrent use: matching
+// takes no lock that applying events holds for long, and the events of
+// one worker are applied in the order of the calls.
+type Atlas struct {
+	options Options
+	policy  *scoring.Policy
+	mu      sync.Mutex // orders AddWorker and RemoveWorker
+	fleet   atomic.Pointer[fleet]
+}
+
+// New makes an Atlas without workers. The error names the option at fault.
+func New(o Options) (*Atlas, error) {
+	if _, err := radix.New(radix.Options{Weights: o.Weights}); err != nil {
+		return nil, fmt.Errorf("kvatlas: %w", err)
+	}
+	a := &Atlas{options: o, policy: o.Policy}
+	if a.policy == nil {
+		var err error
+		if a.policy, err = defaultPolicy(); err != nil {
+			return nil, fmt.Errorf("kvatlas: %w", err)
+		}
+	}
+	a.fleet.Store(&fleet{byName: map[string]*worker{}})
+	return a, nil
+}
+
+// fleet is what is registered at one moment. It is replaced, never changed, so
+// that matching needs no lock to read it.
+type fleet struct {
+	workers []*worker // in order of registration
+	byName  map[string]*worker
+	domains []*domain // those with workers
+}
+
+func (f *fleet) with(w *worker) *fleet {
+	n := &fleet{workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), domains: f.domains}
+	n.byName[w.Name] = w
+	if !slices.Contains(f.domains, w.domain) {
+		n.domains = append(slices.Clip(f.domains), w.domain)
+	}
+	return n
+}
+
+func (f *fleet) without(w *worker) *fleet {
+	n := &fleet{byName: maps.Clone(f.byName)}
+	delete(n.byName, w.Name)
+	for _, o := range f.workers {
+		if o != w {
+			n.workers = append(n.workers, o)
+			if !slices.Contains(n.domains, o.domain) {
+				n.domains = append(n.domains, o.domain)
+			}
+		}
+	}
+	return n
+}
+
+// domain is a set of workers that give one prompt one sequence of keys, and
+// their index.
+type domain struct {
+	key     domainKey
+	index   *radix.Index
+	hasher  *blockhash.Hasher  // nil where keys are made from content
+	content *blockhash.Content // nil where keys are the engine's hashes
+}
+
+type domainKey struct {
+	scheme          blockhash.Scheme
+	algorithm       blockhash.Algorithm
+	seed            blockhash.Seed
+	unit, lookahead int
+	content         bool
+	plainOnly       bool // content keys of plain prompts are to be trusted
+}
+
+func (k domainKey) hasher() (*blockhash.Hasher, error) {
+	return blockhash.New(blockhash.Options{
+		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed,
+	})
+}
+
+// domainFor finds the domain of a key among those in use, or makes it.
+func (a *Atlas) domainFor(f *fleet, key domainKey) (*domain, error) {
+	for _, d := range f.domains {
+		if d.key == key {
+			return d, nil
+		}
+	}
+	d := &domain{key: key}
+	var err error
+	if key.content {
+		d.content, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit, Lookahead: key.lookahead})
+	} else {
+		d.hasher, err = key.hasher()
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.index, err = radix.New(radix.Options{Weights: a.options.Weights})
+	return d, err
+}
+
+func sameWorker(a, b *Worker) bool { return reflect.DeepEqual(a, b) }

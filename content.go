@@ -1,0 +1,124 @@
+package kvatlas
+
+import (
+	"slices"
+
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/radix"
+)
+
+// contentState gives the blocks that a worker announces content keys. Its owner
+// is the worker, whose mutex is held in every call.
+type contentState struct {
+	keys  *blockhash.Content
+	table *radix.ContentMap
+	stats *WorkerStats
+
+	buf    []uint64
+	extras [][]blockhash.Extra
+	flat   []blockhash.Extra
+}
+
+func newContentState(d *domain, w *worker) (*contentState, error) {
+	table, err := radix.NewContentMap(d.index, w.id, radix.ContentMapOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return &contentState{keys: d.content, table: table, stats: &w.stats}, nil
+}
+
+// store records announced blocks under content keys. Blocks whose parent was not
+// announced yet wait for it; blocks that the event does not describe (no
+// tokens, a masked group, an adapter before events named it) are held by the
+// engine's hash alone and match nothing: that undercounts.
+func (c *contentState) store(h radix.Holder, e *kvevents.Event) error {
+	unit := c.keys.BlockSize()
+	if e.TokenForm != kvevents.TokensPlain || e.BlockSize != unit || len(e.Tokens) != unit*len(e.Hashes) {
+		return c.unplaced(h, e.Hashes)
+	}
+	span := blockhash.Span{
+		Parent: blockhash.ContentRoot, Tokens: e.Tokens, Extras: c.extrasOf(e), Lookahead: e.Lookahead,
+		LoRA: e.HasLoRAID || len(e.LoRAName) > 0,
+	}
+	if e.HasParent {
+		parent, ok := c.table.Parent(e.Parent)
+		if !ok {
+			return c.wait(h, e, span)
+		}
+		span.Parent = parent
+	}
+	keys, err := c.keys.AppendEventKeys(c.buf[:0], &span)
+	if err != nil {
+		return c.unplaced(h, e.Hashes)
+	}
+	c.buf = keys
+	return c.table.Store(h, e.Hashes, keys)
+}
+
+func (c *contentState) unplaced(h radix.Holder, hashes []uint64) error {
+	c.stats.Unplaced += uint64(len(hashes))
+	return c.table.Store(h, hashes, nil)
+}
+
+// wait keeps the span until its parent's content is known.
+func (c *contentState) wait(h radix.Holder, e *kvevents.Event, s blockhash.Span) error {
+	s = cloneSpan(s)
+	blocks := uint64(len(e.Hashes))
+	return c.table.Defer(h, e.Parent, e.Hashes, func(dst []uint64, parent uint64) []uint64 {
+		s.Parent = parent
+		keys, err := c.keys.AppendEventKeys(dst, &s)
+		if err != nil {
+			c.stats.Unplaced += blocks
+			return nil
+		}
+		return keys
+	})
+}
+
+func (c *contentState) remove(h radix.Holder, e *kvevents.Event) error {
+	return c.table.Remove(h, e.Hashes)
+}
+
+// extrasOf turns the extra keys of an event into those of a span, in memory
+// that the next call reuses.
+func (c *contentState) extrasOf(e *kvevents.Event) [][]blockhash.Extra {
+	if e.ExtraKeys == nil {
+		return nil
+	}
+	c.extras, c.flat = c.extras[:0], c.flat[:0]
+	for _, block := range e.ExtraKeys {
+		from := len(c.flat)
+		for _, k := range block {
+			c.flat = append(c.flat, blockhash.Extra{Kind: extraKinds[k.Kind], Text: k.Text, Offset: k.Offset})
+		}
+		// A growing flat leaves earlier blocks in the old array: still theirs.
+		c.extras = append(c.extras, c.flat[from:len(c.flat):len(c.flat)])
+	}
+	return c.extras
+}
+
+var extraKinds = [...]blockhash.ExtraKind{
+	kvevents.ExtraOther: blockhash.ExtraOther,
+	kvevents.ExtraText:  blockhash.ExtraText,
+	kvevents.ExtraItem:  blockhash.ExtraItem,
+	kvevents.ExtraBytes: blockhash.ExtraBytes,
+	kvevents.ExtraInt:   blockhash.ExtraInt,
+}
+
+// cloneSpan copies everything that belongs to the batch or the payload.
+func cloneSpan(s blockhash.Span) blockhash.Span {
+	s.Tokens = slices.Clone(s.Tokens)
+	s.Extras = slices.Clone(s.Extras)
+	for i, block := range s.Extras {
+		s.Extras[i] = slices.Clone(block)
+		for j := range s.Extras[i] {
+			s.Extras[i][j].Text = slices.Clone(s.Extras[i][j].Text)
+		}
+	}
+	s.Lookahead = slices.Clone(s.Lookahead)
+	for i, ids := range s.Lookahead {
+		s.Lookahead[i] = slices.Clone(ids)
+	}
+	return s
+}

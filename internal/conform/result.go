@@ -1,0 +1,85 @@
+package conform
+
+import (
+	"fmt"
+	"io"
+)
+
+// Result is what came of one file.
+type Result struct {
+	File  string `json:"file"`
+	Check string `json:"check"`
+	// What says in words what the file holds.
+	What   string `json:"what"`
+	Passed int    `json:"passed"`
+	Failed int    `json:"failed"`
+	// Apart counts cases that the recording declares unknowable; they are
+	// neither passed nor failed.
+	Apart int `json:"apart,omitempty"`
+	// Bound counts passed cases of which only a bound can be known, and the bound held.
+	Bound int `json:"bound,omitempty"`
+	// Differences are the first failures.
+	Differences []Difference `json:"differences,omitempty"`
+	// Notes are facts worth knowing that fail nothing.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Difference is one failure.
+type Difference struct {
+	Where string `json:"where"`
+	Want  string `json:"want"`
+	Got   string `json:"got"`
+	// About says what was compared or hashed.
+	About string `json:"about,omitempty"`
+}
+
+// maxDifferences bounds what is kept of a file in which everything fails.
+const maxDifferences = 5
+
+func (r *Result) pass() { r.Passed++ }
+
+func (r *Result) fail(d Difference) {
+	r.Failed++
+	if len(r.Differences) < maxDifferences {
+		r.Differences = append(r.Differences, d)
+	}
+}
+
+func (r *Result) note(format string, args ...any) {
+	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// Broken is the result of a file that could not be read or checked at all.
+func Broken(check, file string, err error) *Result {
+	r := &Result{File: file, Check: check, What: "unreadable"}
+	r.fail(Difference{Where: "file", Want: "a file of this format", Got: err.Error()})
+	return r
+}
+
+// Print writes the result for people.
+func (r *Result) Print(w io.Writer) {
+	verdict := "ok  "
+	if r.Failed > 0 {
+		verdict = "FAIL"
+	}
+	fmt.Fprintf(w, "%s %s: %s: %d equal, %d different", verdict, r.File, r.What, r.Passed-r.Bound, r.Failed)
+	if r.Bound > 0 {
+		fmt.Fprintf(w, ", %d within the bound", r.Bound)
+	}
+	if r.Apart > 0 {
+		fmt.Fprintf(w, ", %d apart", r.Apart)
+	}
+	fmt.Fprintln(w)
+	for _, n := range r.Notes {
+		fmt.Fprintf(w, "       %s\n", n)
+	}
+	for _, d := range r.Differences {
+		fmt.Fprintf(w, "     %s\n       want %s\n       got  %s\n", d.Where, d.Want, d.Got)
+		if d.About != "" {
+			fmt.Fprintf(w, "       of   %s\n", d.About)
+		}
+	}
+	if n := r.Failed - len(r.Differences); n > 0 {
+		fmt.Fprintf(w, "     and %d more\n", n)
+	}
+}

@@ -1,0 +1,253 @@
+package conform
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recording"
+	"github.com/kvatlas/kvatlas/radix"
+)
+
+// Truth checks a truth trace of the engine's cache manager: an index that sees
+// only the published events predicts the tokens that each look-up hit, and every prompt's
+// last hash is the engine's.
+//
+// Where the root was drawn at random, the trace is run twice: with the root
+// that it notes, and by content, as a router must that cannot know it (the
+// second only for models of one full-attention group, where the events give
+// every block's place).
+func Truth(name string, r io.Reader) *Result {
+	const check = "truth"
+	t, err := recording.ReadTrace(r)
+	if err != nil {
+		return Broken(check, name, err)
+	}
+	res := &Result{File: name, Check: check}
+	w, err := traceWorker(t)
+	if err != nil {
+		return Broken(check, name, err)
+	}
+	random, err := randomRoot(w, t)
+	if err != nil {
+		return Broken(check, name, err)
+	}
+	res.What = fmt.Sprintf("%s %s, %s, %s", t.Engine, t.Version, t.Config, t.HashAlgo)
+	if random {
+		res.What += " from a random root"
+	}
+	exact := w
+	if random {
+		exact.Seed = blockhash.SeedRoot(t.Root)
+	}
+	run := traceRun{trace: t, res: res}
+	if err := run.do(exact); err != nil {
+		return Broken(check, name, err)
+	}
+	if random && len(t.Groups) == 1 && t.Groups[0].Kind == "full_attention" {
+		w.PlainOnly = plainOnly(t)
+		run := traceRun{trace: t, res: res, how: ", by content"}
+		if err := run.do(w); err != nil {
+			return Broken(check, name, err)
+		}
+	}
+	return res
+}
+
+// traceWorker describes the engine of a trace; its seed is left as configured.
+func traceWorker(t *recording.Trace) (kvatlas.Worker, error) {
+	algorithm, err := blockhash.ParseAlgorithm(t.HashAlgo)
+	if err != nil {
+		return kvatlas.Worker{}, err
+	}
+	w := kvatlas.Worker{
+		Name: "engine", Engine: t.Engine, Release: t.Version, Algorithm: algorithm, BlockSize: t.HashBlockSize,
+		Cache: radix.ProfileOptions{
+			HashUnit: t.HashBlockSize, SchedulerBlock: t.SchedulerBlockSize, Eagle: t.UseEAGLE,
+			Lookahead: t.Lookahead, PartialHits: radix.Off,
+		},
+	}
+	if t.PartialHashHits {
+		w.Cache.PartialHits = radix.On
+	}
+	if t.Seed != nil {
+		w.Seed = blockhash.SeedText(*t.Seed)
+	}
+	for _, g := range t.Groups {
+		kind, err := radix.ParseKind(g.Kind)
+		if err != nil {
+			return w, err
+		}
+		w.Cache.Groups = append(w.Cache.Groups, radix.Group{
+			Kind: kind, BlockSize: g.BlockSize, Window: g.SlidingWindow, Chunk: g.AttentionChunkSize, Eagle: g.IsEAGLE,
+		})
+	}
+	return w, nil
+}
+
+// plainOnly tells whether no prompt of the trace has extra keys that old events
+// leave out.
+func plainOnly(t *recording.Trace) bool {
+	for i := range t.Ops {
+		if op := &t.Ops[i]; op.CacheSalt != "" || len(op.Items) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// randomRoot tells whether the root cannot be known, and checks the one noted
+// where it can.
+func randomRoot(w kvatlas.Worker, t *recording.Trace) (bool, error) {
+	scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
+	if err != nil {
+		return false, err
+	}
+	h, err := blockhash.New(blockhash.Options{
+		Scheme: scheme, Algorithm: w.Algorithm, BlockSize: w.BlockSize, Lookahead: t.Lookahead, Seed: w.Seed,
+	})
+	if errors.Is(err, blockhash.ErrRoot) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if root := h.AppendRoot(nil); hex.EncodeToString(root) != t.NoneHash {
+		return false, fmt.Errorf("root %x, the engine has %s", root, t.NoneHash)
+	}
+	return false, nil
+}
+
+// traceRun is one pass over a trace.
+type traceRun struct {
+	trace *recording.Trace
+	res   *Result
+	how   string // added to the place of a difference
+
+	atlas   *kvatlas.Atlas
+	prompts recording.Prompts
+	extras  map[string]blockhash.Prompt // all but the tokens, by query
+	match   kvatlas.Match
+	chain   blockhash.Chain
+	hasher  *blockhash.Hasher // nil by content
+}
+
+func (r *traceRun) do(w kvatlas.Worker) error {
+	var err error
+	if r.atlas, err = kvatlas.New(kvatlas.Options{}); err != nil {
+		return err
+	}
+	if err := r.atlas.AddWorker(w); err != nil {
+		return err
+	}
+	r.extras = map[string]blockhash.Prompt{}
+	if mode, _ := r.atlas.Mode(w.Name); mode == kvatlas.ByHash {
+		scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
+		if err != nil {
+			return err
+		}
+		r.hasher, err = blockhash.New(blockhash.Options{
+			Scheme: scheme, Algorithm: w.Algorithm, BlockSize: w.BlockSize, Lookahead: w.Cache.Lookahead, Seed: w.Seed,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range r.trace.Ops {
+		if err := r.step(&r.trace.Ops[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *traceRun) step(op *recording.TraceOp) error {
+	switch op.Op {
+	case "events":
+		return r.atlas.Apply("engine", op.Payload)
+	case "finish":
+		r.prompts.Finish(op)
+	case "query":
+		if _, err := r.prompts.Add(op); err != nil {
+			return err
+		}
+		r.extras[op.ID] = extrasOf(op)
+		return r.query(op)
+	case "requery":
+		return r.query(op)
+	case "reset": // its event follows
+	default:
+		return fmt.Errorf("line %d: operation %q is not one of a truth trace", op.Line, op.Op)
+	}
+	return nil
+}
+
+func extrasOf(op *recording.TraceOp) blockhash.Prompt {
+	p := blockhash.Prompt{CacheSalt: op.CacheSalt, Items: Items(op.Items)}
+	if op.LoRAName != nil {
+		p.LoRA = &blockhash.LoRA{Name: *op.LoRAName, ID: op.LoRAID, Path: op.LoRAPath}
+	}
+	return p
+}
+
+// query predicts one look-up and compares.
+func (r *traceRun) query(op *recording.TraceOp) error {
+	tokens, ok := r.prompts.Get(op.ID)
+	if !ok {
+		return fmt.Errorf("line %d: query %q was never asked before", op.Line, op.ID)
+	}
+	req := kvatlas.Request{Prompt: r.extras[op.ID]}
+	req.Prompt.Tokens, req.Prompt.WideTokens = Tokens(tokens)
+	if err := r.atlas.Match(&req, &r.match); err != nil {
+		return fmt.Errorf("line %d: %w", op.Line, err)
+	}
+	if d := r.tail(op, &req.Prompt); d != nil {
+		r.res.fail(*d)
+		return nil
+	}
+	w := &r.match.Workers[0]
+	got := w.Usable
+	switch {
+	case op.PendingEvents > 0, w.Unknown != "":
+		r.res.Apart++
+	case got == op.HitTokens:
+		r.res.pass()
+	case got > op.HitTokens && (w.UpperBound || r.trace.ReportMode == "mixed"):
+		// The stream is not sufficient here, and errs high: several groups that
+		// events do not tell apart, or full reports that look like new copies.
+		r.res.pass()
+		r.res.Bound++
+	default:
+		r.res.fail(Difference{
+			Where: fmt.Sprintf("%s %s at line %d%s", op.Op, op.ID, op.Line, r.how),
+			Want:  fmt.Sprintf("%d hit tokens", op.HitTokens), Got: fmt.Sprint(got),
+			About: fmt.Sprintf("%d tokens %s", len(tokens), clip(tokens)),
+		})
+	}
+	return nil
+}
+
+// tail compares the prompt's last hash with the engine's.
+func (r *traceRun) tail(op *recording.TraceOp, p *blockhash.Prompt) *Difference {
+	if r.hasher == nil {
+		return nil
+	}
+	want, got := "none", "none"
+	if op.HashesTail != nil {
+		want = *op.HashesTail
+	}
+	if err := r.hasher.Start(&r.chain, p); err != nil {
+		got = err.Error()
+	} else {
+		for _, ok := r.chain.Next(); ok; _, ok = r.chain.Next() {
+			got = hex.EncodeToString(r.chain.Digest())
+		}
+	}
+	if got == want {
+		return nil
+	}
+	return &Difference{Where: fmt.Sprintf("last hash of %s at line %d", op.ID, op.Line), Want: want, Got: got}
+}

@@ -1,0 +1,136 @@
+package kvatlas
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/radix"
+)
+
+// Request is a prompt to find or to route.
+type Request struct {
+	// Prompt is what the engine will hash: token ids, and where they apply
+	// LoRA adapter, cache salt, multimodal items.
+	Prompt blockhash.Prompt
+	// Workers names the only workers to look at; nil means all. Names that are
+	// not registered are left out of the answer.
+	Workers []string
+	// OutputTokens is how many tokens are expected to be generated, for policies
+	// that weigh it; 0 is unknown.
+	OutputTokens int
+	// Session identifies a conversation for policies with affinity.
+	Session string
+	// Explain asks Route for each scorer's value; it allocates.
+	Explain bool
+}
+
+// Match is the answer of [Atlas.Match]. The zero value is ready; it belongs to
+// the caller, who should reuse it: it keeps the memory that matching needs. It
+// must not be copied or used by two goroutines at once, but may be changed.
+type Match struct {
+	// Workers has one entry for each worker looked at, in order of
+	// registration, or of Request.Workers.
+	Workers []WorkerMatch
+
+	picked  []*worker
+	domains []domainMatch
+}
+
+// WorkerMatch is what one worker holds of the prompt.
+type WorkerMatch struct {
+	Name string
+	Mode Mode
+	// Unknown says why nothing can be known of this prompt on this worker;
+	// empty where the match stands. See [ByContent].
+	Unknown string
+	radix.WorkerMatch
+}
+
+// domainMatch is the memory of a match in one domain.
+type domainMatch struct {
+	chain  blockhash.Chain
+	keys   blockhash.ContentChain
+	query  radix.Query
+	result radix.Result
+	at     []int // where the domain's workers stand in Match.Workers
+}
+
+// Match finds how much of a prompt each worker holds. The prompt is hashed once
+// for each way of hashing in the fleet, and only as far as any worker can hold
+// it. It does not allocate once m has been used with as many workers.
+//
+// The error is a *blockhash.PromptError, or wraps [radix.ErrQuery]; m is then
+// empty.
+func (a *Atlas) Match(req *Request, m *Match) error {
+	f := a.fleet.Load()
+	m.Workers = m.Workers[:0]
+	m.picked = m.picked[:0]
+	if req.Workers == nil {
+		m.picked = append(m.picked, f.workers...)
+	}
+	for _, name := range req.Workers {
+		if w, ok := f.byName[name]; ok {
+			m.picked = append(m.picked, w)
+		}
+	}
+	for _, w := range m.picked {
+		m.Workers = append(m.Workers, WorkerMatch{Name: w.Name, Mode: w.mode})
+	}
+	for len(m.domains) < len(f.domains) {
+		m.domains = append(m.domains, domainMatch{})
+	}
+	for i, d := range f.domains {
+		if err := m.domains[i].match(d, req, m); err != nil {
+			m.Workers = m.Workers[:0]
+			return fmt.Errorf("kvatlas: %w", err)
+		}
+	}
+	return nil
+}
+
+const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
+	"declare the worker PlainOnly, or set PYTHONHASHSEED on the engine"
+
+// match fills the entries of the workers of d.
+func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
+	q := &dm.query
+	*q = radix.Query{Tokens: req.Prompt.Len(), Unit: d.key.unit, Workers: q.Workers[:0]}
+	dm.at = dm.at[:0]
+	for i, w := range m.picked {
+		if w.domain == d {
+			dm.at = append(dm.at, i)
+			q.Workers = append(q.Workers, w.id)
+		}
+	}
+	if len(dm.at) == 0 {
+		return nil
+	}
+	unknown := ""
+	if d.content != nil {
+		err := d.content.Start(&dm.keys, &req.Prompt)
+		switch {
+		case errors.Is(err, blockhash.ErrOpaque):
+			unknown = err.Error()
+		case err == nil && !d.key.plainOnly && !d.key.scheme.EventExtraKeys():
+			unknown = unknownMixed
+		case err != nil:
+			return err
+		default:
+			q.Source = &dm.keys
+		}
+	} else {
+		if err := d.hasher.Start(&dm.chain, &req.Prompt); err != nil {
+			return err
+		}
+		q.Source = &dm.chain
+	}
+	if err := d.index.Match(q, &dm.result); err != nil {
+		return err
+	}
+	for i, at := range dm.at {
+		m.Workers[at].WorkerMatch = dm.result.Workers[i]
+		m.Workers[at].Unknown = unknown
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package kvatlas
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/radix"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// Worker describes one cache of the fleet: one replica, or one data-parallel
+// rank of it, since each rank has a cache and an event stream of its own. Name,
+// Release and BlockSize are required.
+type Worker struct {
+	// Name identifies the worker in every call.
+	Name string
+	// Engine is the engine's name; empty means "vllm".
+	Engine string
+	// Release is the engine's release, such as "0.32.0".
+	Release string
+	// Algorithm is the engine's prefix_caching_hash_algo.
+	Algorithm blockhash.Algorithm
+	// Seed says what the engine's root hash is made of; the zero value is an
+	// engine without PYTHONHASHSEED in its environment. Where that root is
+	// random the worker's blocks are known by content, see [ByContent].
+	Seed blockhash.Seed
+	// BlockSize is the number of tokens in a block: --block-size, times the
+	// decode context parallel size.
+	BlockSize int
+	// Cache describes what else decides a hit: cache groups of hybrid models,
+	// EAGLE, offload connector, what repeated announcements mean. Release and,
+	// where it is 0, HashUnit are filled in from the fields above. The zero
+	// value is a model with full attention only.
+	Cache radix.ProfileOptions
+
+	// PlainOnly declares that no request to this worker has a cache salt,
+	// multimodal items or prompt embeds. It is needed to match by content on
+	// releases whose events do not tell such blocks from plain ones (vLLM before
+	// 0.17); without it nothing is known there. See [ByContent].
+	PlainOnly bool
+
+	// Rank, Labels and Capability are handed on to the policy.
+	Rank       int32
+	Labels     []scoring.Label
+	Capability float64
+}
+
+// Mode is how a worker's blocks are told apart.
+type Mode uint8
+
+const (
+	// ByHash: prompts are hashed as the engine hashes them, and its hashes are
+	// the index's keys.
+	ByHash Mode = iota
+	// ByContent: the engine's root is random, so its hashes cannot be computed
+	// here. Each announced block is given a key of our own, made from its
+	// parent, tokens and extra keys; prompts are looked up by that.
+	//
+	// Its limits: releases before 0.17 announce no extra keys, so that the blocks
+	// of salted, multimodal and embedded prompts cannot be told from plain ones.
+	// There a match is known only for plain prompts, and only on a worker that
+	// is declared to get no others ([Worker.PlainOnly]): else a prompt could be
+	// said to be held whose tokens came with another tenant's salt. Models with
+	// several cache groups are not matched by content: the events do not give
+	// their blocks' places.
+	ByContent
+)
+
+// String returns "hash" or "content".
+func (m Mode) String() string {
+	if m == ByContent {
+		return "content"
+	}
+	return "hash"
+}
+
+// worker is a registered worker. Its mutex orders what changes its blocks.
+type worker struct {
+	Worker
+	domain *domain
+	id     radix.WorkerID
+	mode   Mode
+
+	mu      sync.Mutex
+	gone    bool
+	batch   kvevents.Batch
+	content *contentState // nil unless ByContent
+	stats   WorkerStats
+	load    loadCell
+}
+
+// AddWorker registers a worker. Adding the same description again changes
+// nothing; another description under a known name is an error: remove the
+// worker first, since its blocks were announced under the old one.
+//
+// Errors wrap those of [blockhash.SchemeFor], [blockhash.New] and
+// [radix.NewProfile], or are [ErrWorkerName], [ErrWorkerExists].
+func (a *Atlas) AddWorker(w Worker) error {
+	if w.Name == "" {
+		return ErrWorkerName
+	}
+	if w.Engine == "" {
+		w.Engine = "vllm"
+	}
+	profile, err := w.profile()
+	if err != nil {
+		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+	}
+	key, err := w.domainKey()
+	if err != nil {
+		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.fleet.Load()
+	if old, ok := s.byName[w.Name]; ok {
+		if sameWorker(&old.Worker, &w) {
+			return nil
+		}
+		return fmt.Errorf("%w: %q", ErrWorkerExists, w.Name)
+	}
+	d, err := a.domainFor(s, key)
+	if err != nil {
+		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+	}
+	id, err := d.index.AddWorker(w.Name, profile)
+	if err != nil {
+		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+	}
+	n := &worker{Worker: w, domain: d, id: id}
+	if d.content != nil {
+		n.mode = ByContent
+		if n.content, err = newContentState(d, n); err != nil {
+			d.index.RemoveWorker(id)
+			return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		}
+	}
+	a.fleet.Store(s.with(n))
+	return nil
+}
+
+// profile compiles the description of the worker's cache.
+func (w *Worker) profile() (*radix.Profile, error) {
+	o := w.Cache
+	o.Release = w.Release
+	if o.HashUnit == 0 {
+		o.HashUnit = w.BlockSize
+	}
+	if o.HashUnit < 1 {
+		return nil, fmt.Errorf("%w: got %d", ErrBlockSize, o.HashUnit)
+	}
+	w.Cache = o
+	return radix.NewProfile(o)
+}
+
+// domainKey says which prompts hash alike for this worker: by the engine's hash
+// where it can be computed, by content where the root is random.
+func (w *Worker) domainKey() (domainKey, error) {
+	scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
+	if err != nil {
+		return domainKey{}, err
+	}
+	key := domainKey{scheme: scheme, algorithm: w.Algorithm, seed: w.Seed, unit: w.Cache.HashUnit, lookahead: w.Cache.Lookahead}
+	_, err = key.hasher()
+	if errors.Is(err, blockhash.ErrRoot) && w.Seed == (blockhash.Seed{}) {
+		return domainKey{scheme: scheme, unit: key.unit, lookahead: key.lookahead, content: true, plainOnly: w.PlainOnly}, nil
+	}
+	return key, err
+}
+
+// RemoveWorker forgets a worker and everything it holds. It reports whether the
+// worker was registered. No operation on it that is still under way leaves
+// anything behind.
+func (a *Atlas) RemoveWorker(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.fleet.Load()
+	w, ok := s.byName[name]
+	if !ok {
+		return false
+	}
+	a.fleet.Store(s.without(w))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gone = true
+	w.domain.index.RemoveWorker(w.id)
+	return true
+}
+
+// Mode returns how a worker's blocks are told apart.
+func (a *Atlas) Mode(name string) (Mode, bool) {
+	w, ok := a.fleet.Load().byName[name]
+	if !ok {
+		return 0, false
+	}
+	return w.mode, true
+}
