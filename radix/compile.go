@@ -61,6 +61,7 @@ type Profile struct {
 	lookahead int
 	fine      bool // partial hits
 	single    bool // one group only
+	stops     bool // nothing behind the main layout's first hole matters
 	layouts   []layout
 	groups    int // how many groups
 	copies    CopyPolicy
@@ -73,8 +74,8 @@ type Profile struct {
 
 // unknownProfile stands for a worker of which nothing is known.
 var unknownProfile = &Profile{
-	release: newest, chunk: 1, groups: 1, single: true, anyGroup: true,
-	layouts: []layout{{kind: FullAttention, step: 1}},
+	release: newest, chunk: 1, groups: 1, single: true, stops: true, anyGroup: true,
+	layouts: []layout{{kind: FullAttention, step: 1, groups: []int16{0}}},
 }
 
 // NewProfile validates and compiles options. Every error wraps [ErrProfile].
@@ -128,6 +129,7 @@ func NewProfile(o ProfileOptions) (*Profile, error) {
 			return bad("groups, scheduler block or EAGLE need a hash unit or block sizes")
 		}
 		p.layouts = []layout{{kind: FullAttention, step: 1, groups: []int16{0}}}
+		p.stops = true
 		return p, nil
 	}
 	marked := false
@@ -172,6 +174,22 @@ func NewProfile(o ProfileOptions) (*Profile, error) {
 	p.align = p.sched
 	if p.fine {
 		p.align = unit
+	}
+	if n := len(p.layouts); !rel.atLeast(0, 14) && n > 1 && (n > 2 || p.layouts[0].kind != FullAttention) {
+		return bad("before 0.14 the engine takes full attention and one other layout, not %d layouts", n)
+	}
+	p.stops = p.layouts[0].kind == FullAttention
+	for i := range p.layouts {
+		switch l := &p.layouts[i]; {
+		case l.kind == ChunkedLocal && l.block != p.align:
+			return bad("chunked local attention with blocks of %d tokens where a hit's grain is %d: the engine refuses it", l.block, p.align)
+		case l.kind == ChunkedLocal && l.eagle:
+			return bad("EAGLE with chunked local attention: the engine refuses it")
+		case l.kind == Mamba && l.eagle && rel.atLeast(0, 20) && !rel.atLeast(0, 26):
+			// These releases ask for a state one block beyond the length that
+			// attention allows, and take it.
+			p.stops = false
+		}
 	}
 	p.compileLoads()
 	return p, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -316,17 +317,16 @@ func (x *Index) Clear(w WorkerID, on ...Medium) error {
 	if k == nil {
 		return ErrUnknownWorker
 	}
+	if len(on) == 0 {
+		on = nil
+	}
 	k.clear(on)
 	return nil
 }
 
 func (k *worker) clear(on []Medium) {
 	for _, c := range k.holders {
-		hit := len(on) == 0
-		for _, m := range on {
-			hit = hit || m == c.medium
-		}
-		if !hit {
+		if on != nil && !slices.Contains(on, c.medium) {
 			continue
 		}
 		for _, n := range c.count {
@@ -347,22 +347,24 @@ func (x *Index) EngineClear(w WorkerID, behind bool) error {
 	if k == nil {
 		return ErrUnknownWorker
 	}
-	policy := k.profile.clear
-	if policy == ClearAuto && k.profile.connector == SimpleOffload {
-		if behind {
-			for _, c := range k.holders {
-				if c.medium != GPU {
-					k.clear([]Medium{c.medium})
-				}
-			}
-			return nil
-		}
-		policy = ClearDevice
-	}
-	if policy == ClearDevice {
-		k.clear([]Medium{GPU})
-	} else {
-		k.clear(nil)
-	}
+	k.clear(k.cleared(behind))
 	return nil
+}
+
+// cleared lists the media that an engine's clear empties; nil = all, an empty
+// list = none.
+func (k *worker) cleared(behind bool) []Medium {
+	switch policy := k.profile.clear; {
+	case policy == ClearAll, policy == ClearAuto && k.profile.connector != SimpleOffload:
+		return nil
+	case policy == ClearDevice || !behind:
+		return []Medium{GPU}
+	}
+	others := []Medium{}
+	for _, c := range k.holders {
+		if c.medium != GPU {
+			others = append(others, c.medium)
+		}
+	}
+	return others
 }

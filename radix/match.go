@@ -185,8 +185,7 @@ func (k *worker) any() bool {
 // blocks behind a hole can matter.
 func (k *worker) decisive() int {
 	p := k.profile
-	l := &p.layouts[0]
-	if l.kind != FullAttention {
+	if !p.stops {
 		return 0
 	}
 	for _, c := range k.holders {
@@ -194,7 +193,7 @@ func (k *worker) decisive() int {
 			return p.granule(c.medium)
 		}
 	}
-	return l.step
+	return p.layouts[0].step
 }
 
 // granule returns how many units of the main layout one key of a medium stands
@@ -220,49 +219,39 @@ func (r *Result) see(c *candidate, u int, key uint64) {
 	}
 }
 
-// holds tells whether every group of a layout holds the key of unit u on m.
-func (r *Result) holds(c *candidate, l *layout, m Medium, u int) bool {
-	if c.profile.anyGroup {
-		for i, h := range c.holders {
-			if h.medium == m && row(r.keys[c.base+i]).has(u) {
-				return true
-			}
-		}
-		return false
-	}
-	for _, g := range l.groups {
-		ok := false
-		for i, h := range c.holders {
-			ok = ok || h.medium == m && (h.group == g || h.group == NoGroup) && row(r.keys[c.base+i]).has(u)
-		}
-		if !ok {
-			return false
+// holds tells whether a candidate holds the key of unit u on m in group g.
+func (r *Result) holds(c *candidate, g int16, m Medium, u int) bool {
+	for i, h := range c.holders {
+		if h.medium == m && (h.group == g || h.group == NoGroup || c.profile.anyGroup) && row(r.keys[c.base+i]).has(u) {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // unbroken tells whether each block of the main layout between two units is held
-// on some medium.
+// by each of its groups, on whatever medium: while it is, a prefix or a load may
+// go on.
 func (r *Result) unbroken(c *candidate, from, to int) bool {
 	l := &c.profile.layouts[0]
 	for u := from + l.step; u <= to; u += l.step {
-		held := r.holds(c, l, GPU, u-1)
-		for _, h := range c.holders {
-			if held {
-				break
+		for _, g := range l.groups {
+			held := false
+			for _, h := range c.holders {
+				grain := c.profile.granule(h.medium)
+				if held = r.holds(c, g, h.medium, (u-1)/grain*grain+grain-1); held {
+					break
+				}
 			}
-			g := c.profile.granule(h.medium)
-			held = h.medium != GPU && r.holds(c, l, h.medium, (u-1)/g*g+g-1)
-		}
-		if !held {
-			return false
+			if !held {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// rows hands out a cleared row from the result's scratch memory.
+// row hands out a cleared row from the result's scratch memory.
 func (r *Result) row(words int) row {
 	if len(r.scratch)+words > cap(r.scratch) {
 		r.scratch = make([]uint64, 0, 2*cap(r.scratch)+words) // rows in use keep the old one
@@ -313,7 +302,7 @@ func (x *Index) answer(q *Query, r *Result) {
 	for i := range r.cands {
 		c := &r.cands[i]
 		m := &r.Workers[i]
-		if c.worker == nil || m.Mismatch || !c.any() {
+		if c.worker == nil || m.Mismatch || !c.any() && c.profile.stops {
 			continue
 		}
 		p := c.profile

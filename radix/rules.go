@@ -152,30 +152,31 @@ func (p *Profile) hit(rows []row, n, units int) int {
 	if p.release.atLeast(0, 32) {
 		reach = units * p.unit
 	}
-	length, full := limit, -1
-	var dropped [4]uint64 // a set of layouts, at most MaxGroup+1
+	length, full := limit, limit
+	var dropped, asked layoutSet
 	for {
 		current := length
 		for i := range p.layouts {
 			l := &p.layouts[i]
-			if l.kind == FullAttention && full >= 0 {
+			if l.kind == FullAttention && asked.has(i) {
 				current = min(current, full)
 				continue
 			}
-			drop := l.eagle && dropped[i>>6]>>(i&63)&1 == 0
+			asked.add(i)
+			drop := l.eagle && !dropped.has(i)
 			top := current
 			if drop && !(l.kind == Mamba && p.release.atLeast(0, 26)) {
 				top = min(current+p.margin(l), reach)
 			}
 			got := p.longest(l, rows[i], top, drop)
 			if drop {
-				dropped[i>>6] |= 1 << (i & 63)
+				dropped.add(i)
 			} else if got < current {
-				dropped = [4]uint64{}
+				dropped = layoutSet{}
 			}
 			current = got
 			if l.kind == FullAttention {
-				full = got
+				full = min(full, got)
 			}
 		}
 		if current >= length {
@@ -187,22 +188,29 @@ func (p *Profile) hit(rows []row, n, units int) int {
 	}
 }
 
+// layoutSet is a set of a profile's layouts.
+type layoutSet [(MaxGroup + 1) / 64]uint64
+
+func (s *layoutSet) has(i int) bool { return s[i>>6]>>(i&63)&1 != 0 }
+func (s *layoutSet) add(i int)      { s[i>>6] |= 1 << (i & 63) }
+
 // hitEveryDrop is the search before 0.20: each layout drops a block every time
 // it is asked.
 func (p *Profile) hitEveryDrop(rows []row, limit int) int {
 	simple := len(p.layouts) == 2 && p.layouts[0].kind == FullAttention
-	length, asked := limit, false
+	length := limit
+	var asked layoutSet
 	for {
 		current := length
 		for i := range p.layouts {
 			l := &p.layouts[i]
-			if l.kind == FullAttention && asked {
+			if l.kind == FullAttention && asked.has(i) {
 				current = current / l.block * l.block
 				continue
 			}
+			asked.add(i)
 			current = p.longest(l, rows[i], current, l.eagle)
 		}
-		asked = true
 		if current >= length {
 			return length
 		}
