@@ -166,28 +166,33 @@ func (r *reader) ids(dst []uint32, n int, pairs bool) ([]uint32, fault) {
 		}
 		return dst, 0
 	}
-	buf, pos := r.buf, r.pos
+	rest := r.buf[r.pos:]
 	for range n {
-		if pos+3 <= len(buf) {
-			if h := buf[pos]; h <= 0x7f {
-				dst = append(dst, uint32(h))
-				pos++
+		if len(rest) >= 5 {
+			switch rest[0] {
+			case 0xcd:
+				dst, rest = append(dst, uint32(binary.BigEndian.Uint16(rest[1:]))), rest[3:]
 				continue
-			} else if h == 0xcd {
-				dst = append(dst, uint32(buf[pos+1])<<8|uint32(buf[pos+2]))
-				pos += 3
+			case 0xce:
+				dst, rest = append(dst, binary.BigEndian.Uint32(rest[1:])), rest[5:]
+				continue
+			case 0xcc:
+				dst, rest = append(dst, uint32(rest[1])), rest[2:]
+				continue
+			}
+			if rest[0] <= 0x7f {
+				dst, rest = append(dst, uint32(rest[0])), rest[1:]
 				continue
 			}
 		}
-		r.pos = pos
+		r.pos = len(r.buf) - len(rest)
 		v, f := r.int(0, math.MaxUint32)
 		if f != 0 {
 			return dst, f
 		}
-		dst = append(dst, uint32(v))
-		pos = r.pos
+		dst, rest = append(dst, uint32(v)), r.buf[r.pos:]
 	}
-	r.pos = pos
+	r.pos = len(r.buf) - len(rest)
 	return dst, 0
 }
 
