@@ -30,7 +30,7 @@ func ParseMessage(frames [][]byte) (Message, error) {
 		return Message{}, err
 	}
 	if m.Seq == endSeq {
-		return Message{}, frameErrorf(frames, "message with sequence -1, which only ends a replay")
+		return Message{}, frameErrorf(frames, "message with sequence -1, which only ends a replay; want a count from 0")
 	}
 	if len(m.Payload) == 0 {
 		return Message{}, frameErrorf(frames, "message with an empty payload, want topic, 8-byte sequence, payload")

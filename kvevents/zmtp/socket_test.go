@@ -128,6 +128,7 @@ func TestRouterIdentityInUse(t *testing.T) {
 	var m Message
 	require.NoError(t, first.Recv(ctx, &m))
 	require.NoError(t, first.Close())
+	eventually(t, "end of first", func() bool { return router.Stats().Disconnects == 1 })
 	eventually(t, "second", func() bool { return router.Send([]byte("me"), []byte("hello")) == nil })
 	require.NoError(t, second.Recv(ctx, &m))
 }
