@@ -1,0 +1,182 @@
+package conform
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
+)
+
+// run checks every file that matches and fails the test on any difference.
+func run(t *testing.T, pattern string, check func(name string, file []byte) *Result) (results map[string]*Result) {
+	t.Helper()
+	results = map[string]*Result{}
+	for _, name := range golden.Files(t, pattern) {
+		res := check(name, golden.Read(t, name))
+		results[name] = res
+		if res.Failed > 0 || res.Passed == 0 {
+			var text strings.Builder
+			res.Print(&text)
+			t.Error(text.String())
+		}
+	}
+	return results
+}
+
+// TestHash: every recorded hash of every release, under every algorithm, in one
+// shot, lazily and extended.
+func TestHash(t *testing.T) {
+	total := 0
+	for _, res := range run(t, "vllm/hash/*.jsonl", func(name string, file []byte) *Result { return Hash(name, reader(file)) }) {
+		require.Zero(t, res.Apart)
+		require.Empty(t, res.Notes, res.File)
+		total += res.Passed
+	}
+	require.Equal(t, 3236, total, "cases times algorithms")
+}
+
+// TestDecode: every recorded frame decodes, with the counts that another decoder
+// counted.
+func TestDecode(t *testing.T) {
+	var want map[string]Counts
+	require.NoError(t, json.Unmarshal(golden.Read(t, "vllm/server/COUNTS.json"), &want))
+	got := map[string]Counts{}
+	run(t, "vllm/server/*/*.jsonl", func(name string, file []byte) *Result {
+		res, c := Decode(name, reader(file))
+		got[strings.TrimPrefix(name, "vllm/server/")] = c
+		return res
+	})
+	require.Equal(t, want, got)
+	run(t, "vllm/truth/*/*.jsonl", func(name string, file []byte) *Result {
+		res, _ := Decode(name, reader(file))
+		return res
+	})
+}
+
+// TestServer: every request of every live session, predicted from the events
+// before it, to the token.
+func TestServer(t *testing.T) {
+	requests := 0
+	for _, res := range run(t, "vllm/server/*/truth-*.jsonl", func(name string, file []byte) *Result {
+		res, _ := Server(name, reader(file))
+		return res
+	}) {
+		require.Zero(t, res.Apart, res.File)
+		require.Zero(t, res.Bound, res.File)
+		requests += res.Passed
+	}
+	require.Equal(t, 451, requests)
+}
+
+// documented are the look-ups that events cannot tell (contract, "Is the event
+// stream sufficient?"): bound = several groups that the events of the release do
+// not name, or full reports, where the prediction is an upper bound; late =
+// events were still inside the engine; unknown = matched by content with
+// salted or multimodal prompts among them on a release whose events do not tell
+// those from plain ones.
+var documented = map[string]struct{ bound, apart int }{
+	"0.10.2/swa":              {bound: 1},
+	"0.13.0/mamba":            {bound: 4},
+	"0.13.0/mamba-mult":       {bound: 1},
+	"0.13.0/swa":              {bound: 1},
+	"0.29.0/u16-report":       {bound: 1},
+	"0.32.0/u16-report":       {bound: 1},
+	"0.32.0/u16-steps":        {apart: 13}, // late
+	"0.10.2/u16-sha256-unset": {apart: 23}, // unknown, in the run by content
+	"0.13.0/u16-sha256-unset": {apart: 23}, // unknown, in the run by content
+}
+
+// TestTruth: every look-up of every trace of the engine's cache manager.
+func TestTruth(t *testing.T) {
+	for name, res := range run(t, "vllm/truth/*/*.jsonl", func(name string, file []byte) *Result { return Truth(name, reader(file)) }) {
+		config := strings.TrimSuffix(strings.TrimPrefix(name, "vllm/truth/"), ".jsonl")
+		want := documented[config]
+		require.Equal(t, want.bound, res.Bound, "%s: upper bounds that are too high", config)
+		require.Equal(t, want.apart, res.Apart, "%s: unknowable", config)
+	}
+}
+
+// TestHarmWithoutPlainOnly shows what the declaration guards against: told that
+// there are only plain prompts, which is not so, one of them is taken for one
+// that another tenant's salt brought in.
+func TestHarmWithoutPlainOnly(t *testing.T) {
+	tr := mustTrace(t, "vllm/truth/0.10.2/u16-sha256-unset.jsonl")
+	w, err := traceWorker(tr)
+	require.NoError(t, err)
+	w.PlainOnly = true
+	res := &Result{}
+	r := traceRun{trace: tr, res: res}
+	require.NoError(t, r.do(w))
+	require.Equal(t, 1, res.Failed)
+	require.Equal(t, "0 hit tokens", res.Differences[0].Want)
+	require.Equal(t, "192", res.Differences[0].Got)
+}
+
+// TestDifferencesAreFound corrupts one answer of each kind.
+func TestDifferencesAreFound(t *testing.T) {
+	hash := golden.Read(t, "vllm/hash/vllm-0.31.0-seed0.jsonl")
+	i := bytes.Index(hash, []byte(`"hashes": ["`)) + len(`"hashes": ["`)
+	flipped := bytes.Clone(hash)
+	flipped[i] = '0' + (flipped[i]-'0'+1)%10
+	res := Hash("hash", reader(flipped))
+	require.Equal(t, 1, res.Failed)
+	require.Contains(t, res.Differences[0].Where, "block 0")
+
+	server := golden.Read(t, "vllm/server/0.32.0/truth-main.jsonl")
+	res, _ = Server("server", bytes.NewReader(bytes.Replace(server, []byte(`"cached_tokens":160`), []byte(`"cached_tokens":192`), 1)))
+	require.Equal(t, 1, res.Failed)
+	require.Equal(t, "192 cached tokens", res.Differences[0].Want)
+	require.Equal(t, "160", res.Differences[0].Got)
+
+	truth := golden.Read(t, "vllm/truth/0.32.0/u16.jsonl")
+	res = Truth("truth", bytes.NewReader(bytes.Replace(truth, []byte(`"hashes_tail":"`), []byte(`"hashes_tail":"00`), 1)))
+	require.Equal(t, 1, res.Failed, "a changed last hash")
+	var text strings.Builder
+	res.Print(&text)
+	require.Contains(t, text.String(), "FAIL truth")
+}
+
+// TestBrokenFiles: what is not a recording is a failure, not a panic or a pass.
+func TestBrokenFiles(t *testing.T) {
+	files := map[string]string{
+		"empty": "", "not JSON": "hello\n", "array": "[1]\n", "no header": `{"name":"x"}` + "\n",
+		"unknown engine":   `{"header":true,"engine":"elsewhere","version":"1.0"}` + "\n",
+		"unknown release":  `{"header":true,"engine":"vllm","version":"0.9.0"}` + "\n",
+		"trace, no groups": `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[]}` + "\n",
+		"trace, unknown op": `{"engine":"vllm","version":"0.32.0","hash_algo":"sha256","python_hash_seed":"0","hash_block_size":16,"scheduler_block_size":16,` +
+			`"none_hash_hex":"1973e23848344dc43a988a9b478663803cfffe1243480253f9a3cf004b14aa7c","groups":[{"kind":"full_attention","block_size":16}]}` + "\n" + `{"op":"dance"}` + "\n",
+		"bad base64": `{"op":"event","frames":["%"]}` + "\n",
+	}
+	for what, text := range files {
+		checks := map[string]func() *Result{
+			"hash":   func() *Result { return Hash(what, strings.NewReader(text)) },
+			"decode": func() *Result { r, _ := Decode(what, strings.NewReader(text)); return r },
+			"server": func() *Result { r, _ := Server(what, strings.NewReader(text)); return r },
+			"truth":  func() *Result { return Truth(what, strings.NewReader(text)) },
+		}
+		for name, check := range checks {
+			if name == "decode" && strings.HasPrefix(what, "trace, unknown op") {
+				continue // it looks at messages only
+			}
+			res := check()
+			if name == "hash" && what == "unknown engine" || res.Failed > 0 {
+				require.NotEmpty(t, res.Differences, fmt.Sprint(what, name))
+				continue
+			}
+			t.Errorf("%s file passes %s: %+v", what, name, res)
+		}
+	}
+}
+
+func mustTrace(t *testing.T, name string) *recording.Trace {
+	t.Helper()
+	tr, err := recording.ReadTrace(reader(golden.Read(t, name)))
+	require.NoError(t, err)
+	return tr
+}
