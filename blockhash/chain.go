@@ -19,7 +19,7 @@ type Chain struct {
 	blocks int // hashed so far
 	items  itemCursor
 
-	digest  [32]byte // of the last block
+	digest  [32]byte // of the last block, the root before the first
 	size    int
 	scratch [32]byte
 	enc     encoder
@@ -41,8 +41,9 @@ func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	if blocks == 0 {
 		return h.Start(c, p)
 	}
-	if blocks < 0 || blocks > p.Len()/h.opt.BlockSize {
-		return optionError("Resume after %d blocks: the prompt has %d", blocks, p.Len()/h.opt.BlockSize)
+	c.h = nil
+	if most := p.Len() / h.opt.BlockSize; p != nil && (blocks < 0 || blocks > most) {
+		return optionError("Resume after %d blocks: the prompt has %d", blocks, most)
 	}
 	if len(digest) != h.DigestSize() {
 		return optionError("Resume from a digest of %d bytes: %s has %d", len(digest), h.opt.Algorithm, h.DigestSize())

@@ -63,6 +63,9 @@ type Span struct {
 // Lookahead have another number of entries than the span has blocks. dst is
 // then returned as it was.
 func (c *Content) AppendEventKeys(dst []uint64, s *Span) ([]uint64, error) {
+	if s == nil {
+		return dst, optionError("the span is nil")
+	}
 	blocks := len(s.Tokens) / c.opt.BlockSize
 	if err := c.checkSpan(s, blocks); err != nil {
 		return dst, err

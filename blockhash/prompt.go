@@ -46,5 +46,10 @@ type Embeds struct {
 	BytesPerToken int
 }
 
-// Len returns the number of token ids.
-func (p *Prompt) Len() int { return max(len(p.Tokens), len(p.WideTokens)) }
+// Len returns the number of token ids, 0 for a nil Prompt.
+func (p *Prompt) Len() int {
+	if p == nil {
+		return 0
+	}
+	return max(len(p.Tokens), len(p.WideTokens))
+}
