@@ -215,7 +215,7 @@ func (ch *ContentChain) Extend(tokens []uint32) {
 func (ch *ContentChain) extra(start, end int) {
 	p, era := &ch.prompt, ch.c.era
 	if p.LoRA != nil {
-		contentExtra(&ch.buf, ExtraText, p.LoRA.Name, 0)
+		contentExtra(&ch.buf, extraLoRA, p.LoRA.Name, 0)
 		if ch.c.opt.LoRAPath {
 			contentExtra(&ch.buf, extraPath, p.LoRA.Path, 0)
 		}

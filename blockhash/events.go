@@ -17,7 +17,10 @@ const (
 	ExtraItem                   // item identifier with its offset relative to the block
 	ExtraBytes                  // digest of prompt embeddings
 	ExtraInt                    // an integer, in Offset
-	extraPath                   // adapter path, which no event carries
+
+	// Kinds of content keys that events do not tell apart by themselves.
+	extraLoRA // the first ExtraText of a block whose event names an adapter
+	extraPath // the adapter's path, which no event carries
 )
 
 // Extra is one extra key of a block as an engine's event carries it: untagged
@@ -91,12 +94,16 @@ func (c *Content) AppendEventKeys(dst []uint64, s *Span) ([]uint64, error) {
 }
 
 func (c *Content) eventExtra(b *contentBuffer, s *Span, extras []Extra) {
+	if s.LoRA { // checkSpan saw that the first one is the adapter
+		contentExtra(b, extraLoRA, extras[0].Text, 0)
+		if c.opt.LoRAPath {
+			contentExtra(b, extraPath, s.LoRAPath, 0)
+		}
+		extras = extras[1:]
+	}
 	for i := range extras {
 		x := &extras[i]
 		contentExtra(b, x.Kind, x.Text, x.Offset)
-		if i == 0 && s.LoRA && c.opt.LoRAPath {
-			contentExtra(b, extraPath, s.LoRAPath, 0)
-		}
 	}
 }
 

@@ -49,8 +49,9 @@ type goldenCase struct {
 		Shape []int  `json:"shape"`
 		Data  string `json:"data_b64"`
 	} `json:"prompt_embeds"`
-	Lookahead int  `json:"lookahead"`
-	Shared    bool `json:"shared_objects"`
+	Lookahead int     `json:"lookahead"`
+	Shared    bool    `json:"shared_objects"`
+	ExtraKeys [][]any `json:"extra_keys"`
 	Results   map[string]struct {
 		Hashes []string `json:"hashes"`
 		Wire   []string `json:"wire"`
