@@ -184,6 +184,16 @@ func refCBOR(out *bytes.Buffer, v node) {
 	}
 }
 
+// refEncode writes a tree as the hasher's algorithm does.
+func refEncode(h *Hasher, v node) []byte {
+	if h.opt.Algorithm.cbor() {
+		var out bytes.Buffer
+		refCBOR(&out, v)
+		return out.Bytes()
+	}
+	return refPickle(v, h.opt.SharedObjects)
+}
+
 // encode writes a tree with the encoder; runs of ids go through its bulk path.
 func encode(e *encoder, v node) []byte {
 	e.begin()

@@ -50,10 +50,7 @@ func TestUnsetSeed(t *testing.T) {
 	v29 := mustScheme(t, "0.29.0")
 	require.Equal(t, "066b1e8987e027138e98701c46128929378935f9b6cd1549105ae6b4f0d71198", root(t, Options{Scheme: v29}))
 	require.Equal(t, "9bd96a485ad84efdafb72ee48a1d7a69bcead0f8f0433173941b276b9581eef0", root(t, Options{Scheme: v29, Algorithm: SHA256CBOR}))
-	for _, s := range Schemes() {
-		if s.Engine() != "vllm" {
-			continue
-		}
+	for _, s := range vllmSchemes() {
 		for a := range numAlgorithms {
 			_, err := New(Options{Scheme: s, Algorithm: a, BlockSize: 16})
 			switch {
@@ -206,10 +203,7 @@ func TestAdapters(t *testing.T) {
 	a.LoRA.Path = "elsewhere" // counts from 0.31 on
 	require.Equal(t, want, hashes(t, h, a))
 
-	for _, s := range Schemes() {
-		if s.Engine() != "vllm" {
-			continue
-		}
+	for _, s := range vllmSchemes() {
 		h := mustNew(t, Options{Scheme: s, BlockSize: 4, Seed: SeedText("0")})
 		seen := map[string]bool{}
 		for _, l := range []*LoRA{nil, {Name: "a", ID: 1}, {Name: "b", ID: 2}} {
@@ -229,10 +223,7 @@ func TestAdapters(t *testing.T) {
 func TestItems(t *testing.T) {
 	id := strings.Repeat("0", 60) + "abcd"
 	other := strings.Repeat("1", 60) + "abcd"
-	for _, s := range Schemes() {
-		if s.Engine() != "vllm" {
-			continue
-		}
+	for _, s := range vllmSchemes() {
 		h := mustNew(t, Options{Scheme: s, BlockSize: 16, Seed: SeedText("0")})
 		tokens := make([]uint32, 96) // text, text, then 64 placeholders
 		a := hashes(t, h, &Prompt{Tokens: tokens, Items: []Item{{id, 32, 64}}})
@@ -276,10 +267,7 @@ func TestSalt(t *testing.T) {
 func TestEmbeddings(t *testing.T) {
 	one, two := make([]byte, 8*4), make([]byte, 8*4)
 	two[31] = 1
-	for _, s := range Schemes() {
-		if s.Engine() != "vllm" {
-			continue
-		}
+	for _, s := range vllmSchemes() {
 		h := mustNew(t, Options{Scheme: s, BlockSize: 4, Seed: SeedText("0")})
 		a := hashes(t, h, &Prompt{Tokens: make([]uint32, 8), Embeds: &Embeds{one, 4}})
 		b := hashes(t, h, &Prompt{Tokens: make([]uint32, 8), Embeds: &Embeds{two, 4}})
