@@ -18,6 +18,8 @@ type Choice struct {
 	Match Match
 	// Candidates are the workers as the policy saw them.
 	Candidates []scoring.Candidate
+
+	request scoring.Request // here so that it does not escape
 }
 
 // Route matches a prompt with the fleet and lets the policy choose a worker. It
@@ -33,16 +35,16 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 	if len(c.Match.Workers) == 0 {
 		return ErrNoWorkers
 	}
-	sr := scoring.Request{
+	c.request = scoring.Request{
 		Tokens: req.Prompt.Len(), OutputTokens: req.OutputTokens, Session: req.Session, Explain: req.Explain,
 	}
 	c.Candidates = c.Candidates[:0]
 	for i := range c.Match.Workers {
 		w := c.Match.picked[i]
-		sr.BlockSize = w.Cache.HashUnit
+		c.request.BlockSize = w.Cache.HashUnit
 		c.Candidates = append(c.Candidates, w.candidate(uint32(i), &c.Match.Workers[i]))
 	}
-	if err := a.policy.Decide(&sr, c.Candidates, &c.Decision); err != nil {
+	if err := a.policy.Decide(&c.request, c.Candidates, &c.Decision); err != nil {
 		return fmt.Errorf("kvatlas: %w", err)
 	}
 	c.Worker = c.Decision.Chosen.Name

@@ -1,0 +1,367 @@
+package kvatlas_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/radix"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+const unit = 4
+
+func newAtlas(t testing.TB, workers ...kvatlas.Worker) *kvatlas.Atlas {
+	t.Helper()
+	a, err := kvatlas.New(kvatlas.Options{})
+	require.NoError(t, err)
+	for _, w := range workers {
+		require.NoError(t, a.AddWorker(w))
+	}
+	return a
+}
+
+func worker(name string) kvatlas.Worker {
+	return kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: unit, Seed: blockhash.SeedText("0")}
+}
+
+// keysOf are the engine's hashes of a prompt.
+func keysOf(t testing.TB, w kvatlas.Worker, p blockhash.Prompt) []uint64 {
+	t.Helper()
+	scheme, err := blockhash.SchemeFor("vllm", w.Release)
+	require.NoError(t, err)
+	h, err := blockhash.New(blockhash.Options{Scheme: scheme, Algorithm: w.Algorithm, BlockSize: w.BlockSize, Seed: w.Seed})
+	require.NoError(t, err)
+	keys, err := h.AppendKeys(nil, &p)
+	require.NoError(t, err)
+	return keys
+}
+
+func payload(t testing.TB, release string, events ...kvevents.Event) []byte {
+	t.Helper()
+	form, err := kvevents.FormFor("vllm", release)
+	require.NoError(t, err)
+	return kvevents.AppendBatch(nil, &kvevents.Batch{Events: events, HasRank: true}, form)
+}
+
+func stored(keys []uint64, tokens []uint32) kvevents.Event {
+	return kvevents.Event{Kind: kvevents.BlockStored, Hashes: keys, Tokens: tokens, BlockSize: unit}
+}
+
+func removed(keys ...uint64) kvevents.Event {
+	return kvevents.Event{Kind: kvevents.BlockRemoved, Hashes: keys}
+}
+
+func tokens(n int) []uint32 {
+	ids := make([]uint32, n)
+	for i := range ids {
+		ids[i] = uint32(1000 + i)
+	}
+	return ids
+}
+
+// usable are the predicted tokens by worker.
+func usable(t testing.TB, a *kvatlas.Atlas, p blockhash.Prompt, names ...string) map[string]int {
+	t.Helper()
+	var m kvatlas.Match
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: p, Workers: names}, &m))
+	got := map[string]int{}
+	for _, w := range m.Workers {
+		got[w.Name] = w.Usable
+	}
+	return got
+}
+
+func TestWorkersComeAndGo(t *testing.T) {
+	a := newAtlas(t, worker("a"), worker("b"))
+	p := blockhash.Prompt{Tokens: tokens(10)}
+	keys := keysOf(t, worker("a"), p)
+	require.NoError(t, a.Apply("b", payload(t, "0.32.0", stored(keys, p.Tokens[:8]))))
+	require.Equal(t, map[string]int{"a": 0, "b": 8}, usable(t, a, p))
+	require.Equal(t, map[string]int{"b": 8}, usable(t, a, p, "b", "nobody"))
+
+	require.NoError(t, a.AddWorker(worker("b")), "the same description again")
+	require.Equal(t, 8, usable(t, a, p)["b"])
+	other := worker("b")
+	other.Release = "0.30.0"
+	require.ErrorIs(t, a.AddWorker(other), kvatlas.ErrWorkerExists)
+
+	require.True(t, a.RemoveWorker("b"))
+	require.False(t, a.RemoveWorker("b"))
+	require.ErrorIs(t, a.Apply("b", payload(t, "0.32.0")), kvatlas.ErrUnknownWorker)
+	require.Equal(t, map[string]int{"a": 0}, usable(t, a, p))
+	require.NoError(t, a.AddWorker(other), "under another description")
+	require.Equal(t, map[string]int{"a": 0, "b": 0}, usable(t, a, p), "no ghost")
+}
+
+func TestRefusedWorkers(t *testing.T) {
+	a := newAtlas(t)
+	for name, w := range map[string]struct {
+		worker kvatlas.Worker
+		want   error
+	}{
+		"no name":       {kvatlas.Worker{Release: "0.32.0", BlockSize: 16}, kvatlas.ErrWorkerName},
+		"no block size": {kvatlas.Worker{Name: "w", Release: "0.32.0"}, kvatlas.ErrBlockSize},
+		"negative size": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: -16}, kvatlas.ErrBlockSize},
+		"no release":    {kvatlas.Worker{Name: "w", BlockSize: 16}, blockhash.ErrScheme},
+		"too old":       {kvatlas.Worker{Name: "w", Release: "0.9.2", BlockSize: 16}, blockhash.ErrScheme},
+		"no engine":     {kvatlas.Worker{Name: "w", Engine: "llamafile", Release: "1.0", BlockSize: 16}, blockhash.ErrScheme},
+		"xxhash before it was there": {kvatlas.Worker{Name: "w", Release: "0.11.2", BlockSize: 16, Algorithm: blockhash.XXHash,
+			Seed: blockhash.SeedText("0")}, blockhash.ErrAlgorithm},
+		"short root": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedRoot([]byte{1})}, blockhash.ErrRoot},
+		"odd group": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16,
+			Cache: radix.ProfileOptions{Groups: []radix.Group{{BlockSize: 24}}}}, radix.ErrProfile},
+	} {
+		require.ErrorIs(t, a.AddWorker(w.worker), w.want, name)
+	}
+	_, err := kvatlas.New(kvatlas.Options{Weights: map[string]float64{"CPU": -1}})
+	require.ErrorIs(t, err, radix.ErrOptions)
+}
+
+func TestBadPayloadChangesNothing(t *testing.T) {
+	a := newAtlas(t, worker("a"))
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	whole := payload(t, "0.32.0", stored(keysOf(t, worker("a"), p), p.Tokens[:8]))
+	for cut := range whole {
+		require.Error(t, a.Apply("a", whole[:cut]))
+	}
+	require.Zero(t, usable(t, a, p)["a"])
+	stats, _, err := a.Stats("a")
+	require.NoError(t, err)
+	require.Equal(t, uint64(len(whole)), stats.Undecodable)
+	require.Zero(t, stats.Batches)
+}
+
+func TestBadPrompt(t *testing.T) {
+	a := newAtlas(t, worker("a"))
+	var m kvatlas.Match
+	err := a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9), Items: []blockhash.Item{{Offset: 4, Length: 2}, {Offset: 1, Length: 2}}}}, &m)
+	require.Error(t, err)
+	require.Empty(t, m.Workers)
+	var c kvatlas.Choice
+	require.ErrorIs(t, newAtlas(t).Route(&kvatlas.Request{}, &c), kvatlas.ErrNoWorkers)
+}
+
+// TestByContent: a root that nobody can know; hashes are whatever the engine says.
+func TestByContent(t *testing.T) {
+	w := kvatlas.Worker{Name: "a", Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.XXHash}
+	a := newAtlas(t, w)
+	mode, ok := a.Mode("a")
+	require.True(t, ok)
+	require.Equal(t, kvatlas.ByContent, mode)
+
+	p := blockhash.Prompt{Tokens: tokens(17)}
+	apply := func(events ...kvevents.Event) { require.NoError(t, a.Apply("a", payload(t, w.Release, events...))) }
+	parent := func(e kvevents.Event, hash uint64) kvevents.Event { e.Parent, e.HasParent = hash, true; return e }
+
+	// Blocks 2 and 3 come before the ones they follow: they wait.
+	apply(parent(stored([]uint64{13, 14}, p.Tokens[8:16]), 12))
+	require.Zero(t, usable(t, a, p)["a"])
+	apply(stored([]uint64{11, 12}, p.Tokens[:8]))
+	require.Equal(t, 16, usable(t, a, p)["a"])
+
+	salted := p
+	salted.CacheSalt = "tenant"
+	require.Zero(t, usable(t, a, salted)["a"], "another tenant's prompt")
+
+	apply(removed(13))
+	require.Equal(t, 8, usable(t, a, p)["a"], "block 3 is behind a hole")
+	apply(parent(stored([]uint64{13}, p.Tokens[8:12]), 12))
+	require.Equal(t, 16, usable(t, a, p)["a"], "and counts again when the hole is filled")
+
+	apply(kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	require.Zero(t, usable(t, a, p)["a"])
+	apply(parent(stored([]uint64{15}, p.Tokens[:4]), 999), stored([]uint64{16, 17}, p.Tokens[:4]))
+	require.Zero(t, usable(t, a, p)["a"], "an unknown parent, and an event whose hashes have no place")
+	stats, _, err := a.Stats("a")
+	require.NoError(t, err)
+	require.Equal(t, uint64(2), stats.Unplaced)
+}
+
+// TestOldReleaseByContent: where events do not tell salted blocks from plain ones,
+// nothing is known until the worker is declared to get plain prompts only.
+func TestOldReleaseByContent(t *testing.T) {
+	w := kvatlas.Worker{Name: "a", Release: "0.13.0", BlockSize: unit}
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	for _, plainOnly := range []bool{false, true} {
+		w.PlainOnly = plainOnly
+		a := newAtlas(t, w)
+		require.NoError(t, a.Apply("a", payload(t, w.Release, stored([]uint64{1, 2}, p.Tokens[:8]))))
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+		if plainOnly {
+			require.Equal(t, 8, m.Workers[0].Usable)
+			require.Empty(t, m.Workers[0].Unknown)
+		} else {
+			require.Zero(t, m.Workers[0].Usable)
+			require.Contains(t, m.Workers[0].Unknown, "PlainOnly")
+		}
+		salted := p
+		salted.CacheSalt = "s"
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: salted}, &m))
+		require.Zero(t, m.Workers[0].Usable)
+		require.NotEmpty(t, m.Workers[0].Unknown)
+	}
+}
+
+func TestMedia(t *testing.T) {
+	a := newAtlas(t, worker("a"))
+	p := blockhash.Prompt{Tokens: tokens(17)}
+	keys := keysOf(t, worker("a"), p)
+	onCPU := stored(keys[2:], nil)
+	onCPU.Medium, onCPU.BlockSize = []byte("CPU"), 0
+	require.NoError(t, a.Apply("a", payload(t, "0.32.0", stored(keys[:2], p.Tokens[:8]), onCPU)))
+	var m kvatlas.Match
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+	w := m.Workers[0]
+	require.Equal(t, 8, w.Usable)
+	require.Equal(t, 4, w.Combined)
+	require.InDelta(t, 2*1+2*0.8, w.Score, 1e-9)
+	require.NoError(t, a.Clear("a", "gpu"))
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+	require.Zero(t, m.Workers[0].Usable)
+}
+
+func TestRouteWeighsLoad(t *testing.T) {
+	a := newAtlas(t, worker("a"), worker("b"))
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	require.NoError(t, a.Apply("a", payload(t, "0.32.0", stored(keysOf(t, worker("a"), p)[:2], p.Tokens[:8]))))
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p, Explain: true}, &c))
+	require.Equal(t, "a", c.Worker)
+	require.NotEmpty(t, c.Decision.String())
+	require.NoError(t, a.SetLoad("a", scoring.Load{Requests: scoring.Known(50)}))
+	require.NoError(t, a.SetLoad("b", scoring.Load{Requests: scoring.Known(0)}))
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
+	require.Equal(t, "b", c.Worker, "a quarter of the prompt is not worth a queue of 50")
+	require.ErrorIs(t, a.SetLoad("nobody", scoring.Load{}), kvatlas.ErrUnknownWorker)
+}
+
+// TestRandomStreams compares with a map of counts on random stores, removals and clears.
+func TestRandomStreams(t *testing.T) {
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		names := []string{"a", "b", "c"}
+		var workers []kvatlas.Worker
+		for _, n := range names {
+			workers = append(workers, worker(n))
+		}
+		a := newAtlas(t, workers...)
+		var prompts []blockhash.Prompt
+		var keys [][]uint64
+		for range 8 {
+			p := blockhash.Prompt{Tokens: tokens(rnd.IntN(60) + 1)}
+			if rnd.IntN(2) == 0 {
+				p.Tokens[rnd.IntN(len(p.Tokens))]++
+			}
+			prompts, keys = append(prompts, p), append(keys, keysOf(t, workers[0], p))
+		}
+		held := map[string]map[uint64]int{"a": {}, "b": {}, "c": {}}
+		for range 300 {
+			name, i := names[rnd.IntN(3)], rnd.IntN(len(prompts))
+			from := rnd.IntN(len(keys[i]) + 1)
+			to := from + rnd.IntN(len(keys[i])-from+1)
+			switch rnd.IntN(20) {
+			case 0:
+				require.NoError(t, a.Apply(name, payload(t, "0.32.0", kvevents.Event{Kind: kvevents.AllBlocksCleared})))
+				clear(held[name])
+			case 1, 2, 3, 4, 5, 6, 7:
+				require.NoError(t, a.Apply(name, payload(t, "0.32.0", removed(keys[i][from:to]...))))
+				for _, k := range keys[i][from:to] {
+					held[name][k] = max(held[name][k]-1, 0)
+				}
+			default:
+				require.NoError(t, a.Apply(name, payload(t, "0.32.0", stored(keys[i][from:to], prompts[i].Tokens[from*unit:to*unit]))))
+				for _, k := range keys[i][from:to] {
+					held[name][k]++
+				}
+			}
+			q := rnd.IntN(len(prompts))
+			got := usable(t, a, prompts[q])
+			for _, name := range names {
+				n := 0
+				for n < len(keys[q]) && held[name][keys[q][n]] > 0 {
+					n++
+				}
+				want := min(n, (len(prompts[q].Tokens)-1)/unit) * unit
+				require.Equal(t, want, got[name], "seed %d, worker %s", seed, name)
+			}
+		}
+	}
+}
+
+// TestConcurrent applies, matches, adds and removes at once, for the race detector. Every
+// answer must be one that some instant of the call allowed: the worker that is
+// never removed holds all or nothing of the prompt.
+func TestConcurrent(t *testing.T) {
+	a := newAtlas(t, worker("stays"))
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	keys := keysOf(t, worker("stays"), p)
+	store := payload(t, "0.32.0", stored(keys, p.Tokens[:32]))
+	reset := payload(t, "0.32.0", kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	const rounds = 300
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range rounds {
+			require.NoError(t, a.Apply("stays", store))
+			require.NoError(t, a.Apply("stays", reset))
+		}
+	})
+	for i := range 2 {
+		name := fmt.Sprint("comes", i)
+		wg.Go(func() {
+			for range rounds {
+				require.NoError(t, a.AddWorker(worker(name)))
+				_ = a.Apply(name, store)
+				a.RemoveWorker(name)
+			}
+		})
+		wg.Go(func() {
+			var c kvatlas.Choice
+			for range rounds {
+				require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
+				i := slices.IndexFunc(c.Match.Workers, func(w kvatlas.WorkerMatch) bool { return w.Name == "stays" })
+				require.GreaterOrEqual(t, i, 0)
+				require.Contains(t, []int{0, 32}, c.Match.Workers[i].Usable)
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, map[string]int{"stays": 0}, usable(t, a, p))
+}
+
+func TestNoAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	byContent := worker("d")
+	byContent.Algorithm, byContent.Seed = blockhash.XXHash, blockhash.Seed{}
+	a := newAtlas(t, worker("a"), worker("b"), worker("c"), byContent)
+	p := blockhash.Prompt{Tokens: tokens(1601)}
+	store := payload(t, "0.32.0", stored(keysOf(t, worker("a"), p), p.Tokens[:1600]))
+	drop := payload(t, "0.32.0", removed(keysOf(t, worker("a"), p)...))
+	for _, name := range []string{"a", "d"} {
+		require.NoError(t, a.Apply(name, store))
+		require.NoError(t, a.Apply(name, store))
+	}
+	var m kvatlas.Match
+	var c kvatlas.Choice
+	req := &kvatlas.Request{Prompt: p}
+	for name, f := range map[string]func(){
+		"Match": func() { _ = a.Match(req, &m) },
+		"Route": func() { _ = a.Route(req, &c) },
+		"Apply": func() { _ = a.Apply("a", store); _ = a.Apply("a", drop) },
+	} {
+		f()
+		require.Zero(t, testing.AllocsPerRun(200, f), name)
+	}
+	require.Equal(t, 1600, c.Match.Workers[0].Usable)
+	require.Equal(t, 1600, c.Match.Workers[3].Usable)
+}

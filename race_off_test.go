@@ -1,0 +1,5 @@
+//go:build !race
+
+package kvatlas_test
+
+const raceEnabled = false
