@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/internal/golden"
+)
+
+// file writes golden data where the command can open it.
+func file(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(name))
+	require.NoError(t, os.WriteFile(path, golden.Read(t, name), 0o644))
+	return path
+}
+
+func command(args ...string) (status int, out, errs string) {
+	var o, e bytes.Buffer
+	status = run(args, &o, &e)
+	return status, o.String(), e.String()
+}
+
+func lastLine(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	return lines[len(lines)-1]
+}
+
+func TestChecks(t *testing.T) {
+	for check, want := range map[string]struct{ name, last string }{
+		"hash":   {"vllm/hash/vllm-0.31.0-seed0.jsonl", "400 passed, 0 failed"},
+		"decode": {"vllm/server/0.32.0/replay-basic.jsonl", "32 passed, 0 failed"},
+		"server": {"vllm/server/0.32.0/truth-main.jsonl", "69 passed, 0 failed"},
+		"truth":  {"vllm/truth/0.32.0/u16.jsonl", "71 passed, 0 failed"},
+	} {
+		status, out, errs := command(check, file(t, want.name))
+		require.Equal(t, want.last, lastLine(out))
+		require.Zero(t, status, check)
+		require.Empty(t, errs)
+	}
+}
+
+func TestFailuresShowAndCount(t *testing.T) {
+	path := file(t, "vllm/server/0.32.0/truth-main.jsonl")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, bytes.Replace(data, []byte(`"cached_tokens":160`), []byte(`"cached_tokens":192`), 1), 0o644))
+	status, out, _ := command("server", path, filepath.Join(t.TempDir(), "missing.jsonl"))
+	require.Equal(t, 1, status)
+	require.Equal(t, "68 passed, 2 failed", lastLine(out))
+	require.Contains(t, out, "want 192 cached tokens\n       got  160")
+	require.Contains(t, out, "no such file")
+}
+
+func TestJSON(t *testing.T) {
+	status, out, _ := command("truth", "-json", file(t, "vllm/truth/0.32.0/u16.jsonl"))
+	require.Zero(t, status)
+	first, last, _ := strings.Cut(out, "\n")
+	var res struct {
+		Check          string
+		Passed, Failed int
+	}
+	require.NoError(t, json.Unmarshal([]byte(first), &res))
+	require.Equal(t, "truth", res.Check)
+	require.Equal(t, 71, res.Passed)
+	require.Equal(t, "71 passed, 0 failed\n", last)
+}
+
+func TestGzip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "u16.jsonl.gz")
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(golden.Read(t, "vllm/truth/0.32.0/u16.jsonl"))
+	require.NoError(t, w.Close())
+	require.NoError(t, os.WriteFile(path, zipped.Bytes(), 0o644))
+	_, out, _ := command("truth", path)
+	require.Equal(t, "71 passed, 0 failed", lastLine(out))
+}
+
+func TestWrongCommands(t *testing.T) {
+	for _, args := range [][]string{{}, {"dance"}, {"hash"}, {"hash", "-nonsense", "x"}} {
+		status, out, errs := command(args...)
+		require.Equal(t, 2, status, args)
+		require.Empty(t, out)
+		require.NotEmpty(t, errs)
+	}
+}
