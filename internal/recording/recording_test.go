@@ -1,0 +1,121 @@
+package recording
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/internal/golden"
+)
+
+func TestHashFile(t *testing.T) {
+	f, err := ReadHash(bytes.NewReader(golden.Read(t, "vllm/hash/vllm-0.33.0-seed0.jsonl")))
+	require.NoError(t, err)
+	require.Equal(t, "vllm", f.Engine)
+	require.Equal(t, "0.33.0", f.Version)
+	require.Equal(t, "0", *f.Seed)
+	require.Len(t, f.NoneHash["xxhash"], 16)
+	require.Len(t, f.Cases, 109)
+	byName := map[string]*HashCase{}
+	for i := range f.Cases {
+		byName[f.Cases[i].Name] = &f.Cases[i]
+	}
+	require.Len(t, byName["big-block-20000"].Tokens, 40000, "a formula written out")
+	require.Len(t, byName["salt-70000-characters"].CacheSalt, 70000)
+	require.Equal(t, 16, byName["prompt-embeds-float32"].EmbedsPerTok)
+	require.Equal(t, int64(-100), byName["negative-placeholder"].Tokens[1])
+	require.Equal(t, 2, byName["lookahead-2"].Lookahead)
+
+	unset, err := ReadHash(bytes.NewReader(golden.Read(t, "vllm/hash/vllm-0.28.0-unset.jsonl")))
+	require.NoError(t, err)
+	require.Nil(t, unset.Seed)
+}
+
+func TestSession(t *testing.T) {
+	s, err := ReadSession(bytes.NewReader(golden.Read(t, "vllm/server/0.32.0/truth-main.jsonl")))
+	require.NoError(t, err)
+	engine, version := s.Meta.Name()
+	require.Equal(t, "vllm", engine)
+	require.Equal(t, "0.32.0", version)
+	requests, events := 0, int64(0)
+	for _, op := range s.Ops {
+		switch op.Op {
+		case "request":
+			requests++
+			require.Len(t, op.Request.Tokens, op.Request.PromptTokens)
+		case "event":
+			require.Equal(t, events, op.Seq)
+			require.NotEmpty(t, op.Payload)
+			events++
+		}
+	}
+	require.Equal(t, 69, requests)
+
+	replay, err := ReadSession(bytes.NewReader(golden.Read(t, "vllm/server/0.32.0/replay-basic.jsonl")))
+	require.NoError(t, err)
+	require.Nil(t, replay.Meta)
+	require.Equal(t, "replay_request", replay.Ops[0].Op)
+	require.Len(t, replay.Ops[1].Frames, 4)
+	require.Equal(t, replay.Ops[1].Frames[3], replay.Ops[1].Payload)
+}
+
+func TestTrace(t *testing.T) {
+	tr, err := ReadTrace(bytes.NewReader(golden.Read(t, "vllm/truth/0.32.0/swa-diff.jsonl")))
+	require.NoError(t, err)
+	require.Len(t, tr.Groups, 2)
+	require.Len(t, tr.Root, 32)
+	require.Equal(t, 16, tr.HashBlockSize)
+}
+
+func TestPrompts(t *testing.T) {
+	var p Prompts
+	first := "q0"
+	all, err := p.Add(&TraceOp{ID: first, Tokens: []int64{1, 2, 3}})
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 3}, all)
+	p.Finish(&TraceOp{ID: first, Output: []int64{4, 5}})
+	p.Finish(&TraceOp{ID: "unknown", Output: []int64{4}})
+	all, err = p.Add(&TraceOp{ID: "q1", Extend: &first, Take: 4, Tokens: []int64{9}})
+	require.NoError(t, err)
+	require.Equal(t, []int64{1, 2, 3, 4, 9}, all)
+	_, err = p.Add(&TraceOp{ID: "q2", Extend: &first, Take: 6})
+	require.ErrorContains(t, err, "extends")
+	nobody := "nobody"
+	_, err = p.Add(&TraceOp{ID: "q2", Extend: &nobody})
+	require.ErrorContains(t, err, "extends")
+}
+
+// TestRefusals: what is not of the format is an error with its line, and never a panic.
+func TestRefusals(t *testing.T) {
+	const header = `{"header":true,"engine":"vllm","version":"0.31.0"}` + "\n"
+	const trace = `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[{}]}` + "\n"
+	read := map[string]func(string) error{
+		"hash":    func(s string) error { _, err := ReadHash(strings.NewReader(s)); return err },
+		"session": func(s string) error { _, err := ReadSession(strings.NewReader(s)); return err },
+		"trace":   func(s string) error { _, err := ReadTrace(strings.NewReader(s)); return err },
+	}
+	for _, c := range []struct{ kind, text, want string }{
+		{"hash", "", "empty file"},
+		{"hash", "{", "line 1"},
+		{"hash", "{}", "header"},
+		{"hash", `{"header":true,"engine":"vllm","version":"1","none_hash":{"sha256":"zz"}}`, "none_hash"},
+		{"hash", header + `{"name":"x","tokens_formula":{"n":-1,"m":1}}`, "tokens_formula"},
+		{"hash", header + `{"name":"x","tokens_formula":{"n":99999999999,"m":1}}`, "tokens_formula"},
+		{"hash", header + `{"name":"x","cache_salt_repeat":["x"]}`, "cache_salt_repeat"},
+		{"hash", header + `{"name":"x","prompt_embeds":{"shape":[3,1],"data_b64":"AAAA"}}` + "\n" + `{"name":"y","prompt_embeds":{"shape":[0],"data_b64":""}}`, "line 3"},
+		{"hash", header + `{"name":"x","prompt_embeds":{"data_b64":"%"}}`, "prompt_embeds"},
+		{"session", "\n\n", "empty file"},
+		{"session", `{"x":1}`, `want "op"`},
+		{"session", `{"op":"event","payload_b64":"%"}`, "payload"},
+		{"session", `{"op":"replay_done","messages":"many"}`, "line 1"},
+		{"session", `{"op":"request","prompt_token_ids":"none"}`, "line 1"},
+		{"trace", "", "empty file"},
+		{"trace", "{}", "header"},
+		{"trace", `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[{}],"none_hash_hex":"x"}`, "none_hash_hex"},
+		{"trace", trace + `{"op":"events","payload_b64":"%"}`, "line 2"},
+	} {
+		require.ErrorContains(t, read[c.kind](c.text), c.want, c.text)
+	}
+}
