@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -67,6 +68,24 @@ func (c *conn) shut(err error) {
 	})
 }
 
+// readGrace is how long the reader may go on once the writer has failed.
+const readGrace = time.Second
+
+// shutSoon ends the connection after a failed write. A peer that hung up may
+// have said more before, and that it hung up is what the reader finds out. A
+// deadline for writing is that of the handshake or of Linger, and is the end.
+func (c *conn) shutSoon(err error) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.shut(err)
+		return
+	}
+	select {
+	case <-c.done:
+	case <-time.After(readGrace):
+		c.shut(err)
+	}
+}
+
 func (c *conn) event(kind EventKind, err error, retry time.Duration) Event {
 	ev := Event{Kind: kind, Endpoint: c.endpoint, Peer: c.peer, Err: err, Retry: retry}
 	if a := c.nc.RemoteAddr(); a != nil {
@@ -82,7 +101,7 @@ func (c *conn) serve() (established bool, err error) {
 		defer close(c.writerDone)
 		w := writer{o: &c.out, nc: c.nc}
 		if err := w.run(c.done, c.s.signalRoom); err != nil {
-			c.shut(err)
+			c.shutSoon(err)
 		}
 	}()
 	err = c.nc.SetDeadline(time.Now().Add(c.s.opt.HandshakeTimeout))

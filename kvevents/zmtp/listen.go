@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -94,6 +95,7 @@ func (s *socket) acceptConn(nc net.Conn, bound string) {
 	s.mu.Lock()
 	if len(s.pending) >= s.opt.MaxPeers {
 		oldest = s.pending[0]
+		s.pending = slices.Delete(s.pending, 0, 1)
 	}
 	s.pending = append(s.pending, c)
 	s.wg.Go(func() { s.event(s.serve(c)) })

@@ -14,7 +14,7 @@ import (
 // Trial T146: the publisher is gone for a while and comes back at the same
 // address; also, it was not there at first. The clock is fake.
 func TestPublisherRestart(t *testing.T) {
-	for _, pause := range []time.Duration{200 * time.Millisecond, 5 * time.Second, time.Minute, 24 * time.Hour} {
+	for _, pause := range []time.Duration{200 * time.Millisecond, 5 * time.Second, time.Minute, time.Hour} {
 		t.Run(pause.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var network pipeNet
@@ -138,13 +138,13 @@ func TestIdlePeerIsKept(t *testing.T) {
 					}
 				}
 			}()
-			time.Sleep(24 * time.Hour)
+			time.Sleep(6 * time.Hour)
 			synctest.Wait()
 			require.Equal(t, 1, sub.Stats().Peers)
 			if minor == 0 {
 				require.Zero(t, pings)
 			} else {
-				require.Greater(t, pings, 24*60)
+				require.Greater(t, pings, 6*60)
 			}
 		})
 	}

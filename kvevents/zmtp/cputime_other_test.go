@@ -1,0 +1,7 @@
+//go:build !unix
+
+package zmtp
+
+import "time"
+
+func cpuTime() time.Duration { return -1 }
