@@ -195,8 +195,8 @@ func (f *SessionFleet) rankOf(i int) (int, bool) {
 	if len(f.Workers) == 1 {
 		return 0, true
 	}
-	if r := f.session.Ops[i].Request.Rank; r != nil && *r >= 0 && *r < len(f.Workers) {
-		return *r, true
+	if rank, ok := f.session.Ops[i].Request.Rank(); ok && rank >= 0 && rank < len(f.Workers) {
+		return rank, true
 	}
 	for _, op := range f.session.Ops[i+1:] {
 		switch op.Op {

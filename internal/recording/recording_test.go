@@ -61,6 +61,26 @@ func TestSession(t *testing.T) {
 	require.Equal(t, replay.Ops[1].Frames[3], replay.Ops[1].Payload)
 }
 
+func TestRank(t *testing.T) {
+	for line, want := range map[string]int{
+		`{"data_parallel_rank":3}`:                     3,
+		`{"headers":{"x-Data-Parallel-Rank":"1"}}`:     1,
+		`{"note":"sent with X-data-parallel-rank: 1"}`: 1,
+		`{"note":"rank 0"}`:                            0,
+		`{"note":"crank 7"}`:                           -1,
+		`{"headers":{"x-rank":"2"}}`:                   -1,
+		`{}`:                                           -1,
+	} {
+		var r ServerRequest
+		require.NoError(t, decode([]byte(line), &r))
+		rank, ok := r.Rank()
+		if !ok {
+			rank = -1
+		}
+		require.Equal(t, want, rank, line)
+	}
+}
+
 func TestTrace(t *testing.T) {
 	tr, err := ReadTrace(bytes.NewReader(golden.Read(t, "vllm/truth/0.32.0/swa-diff.jsonl")))
 	require.NoError(t, err)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -77,10 +79,36 @@ type ServerRequest struct {
 	CachedTokens *int    `json:"cached_tokens"`
 	PromptTokens int     `json:"prompt_tokens"`
 	Note         string  `json:"note"`
-	// Rank is the data-parallel rank the request was sent to, where the
-	// recorder noted one.
-	Rank *int `json:"data_parallel_rank"`
+	// Headers are the HTTP headers that the recorder set.
+	Headers map[string]string `json:"headers"`
+	// DataParallelRank is the rank the request was sent to, where the recorder
+	// noted one; see Rank.
+	DataParallelRank *int `json:"data_parallel_rank"`
 }
+
+// Rank is the data-parallel rank the request was sent to, as far as the recorder
+// noted one: as such, as the header X-data-parallel-rank, or in the note.
+func (r *ServerRequest) Rank() (int, bool) {
+	if r.DataParallelRank != nil {
+		return *r.DataParallelRank, true
+	}
+	text := r.Note
+	for name, value := range r.Headers {
+		if strings.EqualFold(name, rankHeader) {
+			text = rankHeader + ": " + value
+		}
+	}
+	m := rankInText.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	rank, err := strconv.Atoi(m[1])
+	return rank, err == nil
+}
+
+const rankHeader = "X-data-parallel-rank"
+
+var rankInText = regexp.MustCompile(`(?i)\brank\b\W{0,3}(\d{1,4})`)
 
 // Cached is the number of tokens that the server took from its cache. Releases
 // up to 0.20 leave the field out where it is 0.
