@@ -63,10 +63,10 @@ cross: ## vet on other platforms, and the tests as a 32-bit program
 
 golden: ## make the block hashes of VERSION (a vLLM release) anew and compare with the committed ones
 	@test -n "$(VERSION)" || { echo 'usage: make golden VERSION=0.31.0' >&2; exit 2; }
-	@PYTHON="$(PYTHON)" testdata/vllm/hash/gen/golden.sh $(VERSION)
+	@PYTHON="$(PYTHON)" VENVS="$(VENVS)" testdata/vllm/hash/gen/golden.sh $(VERSION)
 
 golden-check: ## the same with the newest release on PyPI: fails when its answers are of no known era
-	@PYTHON="$(PYTHON)" testdata/vllm/hash/gen/golden.sh latest
+	@PYTHON="$(PYTHON)" VENVS="$(VENVS)" testdata/vllm/hash/gen/golden.sh latest
 
 # --- benchmarks: each belongs to its folder
 
