@@ -1,0 +1,176 @@
+package tokenize
+
+import "strings"
+
+// state is the working memory of one call. It belongs to one tokenizer and
+// one goroutine at a time.
+type state struct {
+	t       *Tokenizer
+	valid   []byte // the text with U+FFFD in place of invalid UTF-8
+	norm    normalizeBuffers
+	marks   []byte // a piece with its marks replaced
+	prefix  []byte // a piece with a space in front
+	symbols symbols
+	cache   []cacheSlot
+}
+
+// cacheSlot remembers the ids of a piece of up to maxInline bytes that is
+// more than one token. It fills one cache line.
+type cacheSlot struct {
+	lo, hi uint64
+	size   uint8 // bytes, 0 when free
+	count  uint8
+	ids    [11]uint32
+}
+
+const cacheSlots = 1 << 13
+
+// mostKept is the number of bytes or symbols above which working memory is
+// given back after a call.
+const mostKept = 4 << 20
+
+func (t *Tokenizer) get() *state {
+	select {
+	case s := <-t.idle:
+		return s
+	default:
+		return &state{t: t, cache: make([]cacheSlot, cacheSlots)}
+	}
+}
+
+func (t *Tokenizer) put(s *state) {
+	if cap(s.symbols.id) > mostKept {
+		s.symbols = symbols{}
+	}
+	if cap(s.valid) > mostKept {
+		s.valid = nil
+	}
+	if cap(s.norm.text[0])+cap(s.norm.text[1])+4*cap(s.norm.runes) > mostKept {
+		s.norm = normalizeBuffers{}
+	}
+	if cap(s.marks)+cap(s.prefix) > mostKept {
+		s.marks, s.prefix = nil, nil
+	}
+	select {
+	case t.idle <- s:
+	default:
+	}
+}
+
+// text cuts at the added tokens that stand in the raw text.
+func (s *state) text(dst []uint32, text string) []uint32 {
+	if s.t.raw.empty() {
+		return s.stretch(dst, text, true)
+	}
+	c := cut{matcher: &s.t.raw, u: s.t.u, text: text}
+	for {
+		before, start, _, token, ok := c.next()
+		if before < start {
+			dst = s.stretch(dst, text[before:start], before == 0)
+		}
+		if !ok {
+			return dst
+		}
+		dst = append(dst, token.id)
+	}
+}
+
+// stretch normalizes what lies between added tokens, and cuts it at those
+// that stand in the normalized text.
+func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
+	if text == "" {
+		return dst
+	}
+	text = normalize(s.t.u, s.t.ops, text, &s.norm)
+	if s.t.normal.empty() {
+		return s.segment(dst, text, first)
+	}
+	c := cut{matcher: &s.t.normal, u: s.t.u, text: text}
+	for {
+		before, start, _, token, ok := c.next()
+		if before < start {
+			dst = s.segment(dst, text[before:start], first && before == 0)
+		}
+		if !ok {
+			return dst
+		}
+		dst = append(dst, token.id)
+	}
+}
+
+// segment splits text, in which no added token stands, into pieces.
+func (s *state) segment(dst []uint32, text string, first bool) []uint32 {
+	if text == "" {
+		return dst
+	}
+	p := &s.t.pre
+	if p.marks && strings.Contains(text, spaceMark) {
+		op := normOp{kind: normReplace, old: spaceMark, new: " "}
+		s.marks = op.appendTo(s.marks[:0], s.t.u, text, nil)
+		text = view(s.marks)
+	}
+	if p.prefix != prefixNever && text[0] != ' ' && (first || p.prefix == prefixAlways) {
+		s.prefix = append(append(s.prefix[:0], ' '), text...)
+		text = view(s.prefix)
+	}
+	if p.bytes {
+		return s.split(dst, text, p.levels)
+	}
+	for i := 0; i < len(text); {
+		end := s.t.cuts.next(text, i, p.words)
+		dst = s.piece(dst, text[i:end])
+		i = end
+	}
+	return dst
+}
+
+// split applies the patterns of levels, each to the pieces of the one
+// before.
+func (s *state) split(dst []uint32, text string, levels []splitFunc) []uint32 {
+	if len(levels) == 0 {
+		return s.piece(dst, text)
+	}
+	find, rest := levels[0], levels[1:]
+	for i := 0; i < len(text); {
+		start, end := find(s.t.u, text, i)
+		if i < start {
+			dst = s.split(dst, text[i:start], rest)
+		}
+		if start < end {
+			if len(rest) == 0 {
+				dst = s.piece(dst, text[start:end])
+			} else {
+				dst = s.split(dst, text[start:end], rest)
+			}
+		}
+		i = end
+	}
+	return dst
+}
+
+// piece appends the ids of one piece, which is not empty.
+func (s *state) piece(dst []uint32, text string) []uint32 {
+	m := &s.t.model
+	if len(text) > maxInline {
+		if id, ok := m.words.getLong(text); ok {
+			return append(dst, id)
+		}
+		m.encode(&s.symbols, text)
+		return append(dst, s.symbols.id...)
+	}
+	lo, hi := inline(text)
+	hash := hashWord(lo, hi, len(text))
+	if id, ok := m.words.getInline(lo, hi, hash, len(text)); ok {
+		return append(dst, id)
+	}
+	slot := &s.cache[hash>>(64-13)]
+	if slot.lo == lo && slot.hi == hi && int(slot.size) == len(text) {
+		return append(dst, slot.ids[:slot.count]...)
+	}
+	m.encode(&s.symbols, text)
+	if ids := s.symbols.id; len(ids) <= len(slot.ids) {
+		*slot = cacheSlot{lo: lo, hi: hi, size: uint8(len(text)), count: uint8(copy(slot.ids[:], ids))}
+		copy(slot.ids[:], ids)
+	}
+	return append(dst, s.symbols.id...)
+}
