@@ -199,6 +199,9 @@ func checkGolden(t *testing.T, what string, h *Hasher, p *Prompt, hashes, wire [
 // block boundaries of a long one.
 func cuts(n, blockSize int) (at []int) {
 	step := max(n/40, 1)
+	if raceEnabled {
+		step = max(n/3, 1)
+	}
 	for i := 0; i < n; i += step {
 		at = append(at, i)
 	}

@@ -7,8 +7,6 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // A slow, obvious pickler and CBOR writer over a tree of values, to hold the
@@ -381,13 +379,17 @@ func FuzzEncoder(f *testing.F) {
 // TestFrameBorders walks every length around the places where frames end.
 func TestFrameBorders(t *testing.T) {
 	parent := bytes.Repeat([]byte{1}, 32)
-	for n := 65480; n < 65545; n++ {
+	step := 1
+	if raceEnabled {
+		step = 9
+	}
+	for n := 65480; n < 65545; n += step {
 		s := text{s: string(bytes.Repeat([]byte("s"), n))}
 		checkEncoders(t, list{parent, list{int64(1)}, list{s}})
 		checkEncoders(t, list{parent, list{int64(1)}, list{text{"lora", true}, s, text{"lora", true}, text{s: "x"}, text{s: "x"}}})
 		checkEncoders(t, list{parent, list{int64(1)}, list{bytes.Repeat([]byte{2}, n), nil, int64(-1)}})
 	}
-	for n := 13085; n < 13112; n++ {
+	for n := 13085; n < 13112; n += step {
 		ids := make(list, n)
 		for i := range ids {
 			ids[i] = int64(1 << 20)
@@ -395,7 +397,6 @@ func TestFrameBorders(t *testing.T) {
 		checkEncoders(t, list{parent, ids, nil})
 		checkEncoders(t, list{parent, ids, list{list{text{"lora", true}, text{s: "a"}, text{s: "a"}}, text{s: "b"}}})
 	}
-	require.NotEmpty(t, parent)
 }
 
 func TestMemoPast255(t *testing.T) {
