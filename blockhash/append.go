@@ -40,6 +40,29 @@ func (h *Hasher) AppendDigests(dst []byte, p *Prompt) ([]byte, error) {
 	return dst, nil
 }
 
+// AppendMessage appends the bytes that are hashed for one block of p, the
+// first being 0, after the given parent digest; nil stands for the root. It
+// shows what a hash is made of: hashing the message gives the block's digest.
+// The error is a [PromptError], or wraps [ErrOptions] when p has no such block
+// or parent is too long for a digest.
+func (h *Hasher) AppendMessage(dst []byte, p *Prompt, block int, parent []byte) ([]byte, error) {
+	c := chains.Get().(*Chain)
+	defer recycle(c)
+	if err := h.Start(c, p); err != nil {
+		return dst, err
+	}
+	switch n := h.Blocks(c.Len()); {
+	case block < 0 || block >= n:
+		return dst, optionError("block %d of a prompt with %d blocks", block, n)
+	case len(parent) > len(c.digest):
+		return dst, optionError("a parent digest of %d bytes: at most %d", len(parent), len(c.digest))
+	}
+	if parent != nil {
+		c.size = copy(c.digest[:], parent)
+	}
+	return append(dst, c.message(block*h.opt.BlockSize)...), nil
+}
+
 func recycle(c *Chain) {
 	c.release()
 	chains.Put(c)

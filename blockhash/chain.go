@@ -134,15 +134,23 @@ func (c *Chain) widen() {
 // done is the position of the first token that is not hashed yet.
 func (c *Chain) done() int { return c.blocks * c.h.opt.BlockSize }
 
-// step hashes one block, if there is one:
-// fn((parent, tokens, extra)), hash_block_tokens in vLLM.
+// step hashes one block, if there is one.
 func (c *Chain) step() bool {
 	start := c.done()
-	end := start + c.h.opt.BlockSize
-	look := c.h.opt.Lookahead
-	if end+look > c.Len() {
+	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
 		return false
 	}
+	sum := c.h.opt.Algorithm.sum(c.digest[:0], c.message(start))
+	c.size = len(sum)
+	c.blocks++
+	return true
+}
+
+// message encodes the block that starts at start: (parent, tokens, extra),
+// hash_block_tokens in vLLM.
+func (c *Chain) message(start int) []byte {
+	end := start + c.h.opt.BlockSize
+	look := c.h.opt.Lookahead
 	e := &c.enc
 	e.begin()
 	e.tuple(3)
@@ -159,10 +167,7 @@ func (c *Chain) step() bool {
 		c.extra(start, end)
 	}
 	e.endTuple(3)
-	sum := c.h.opt.Algorithm.sum(c.digest[:0], e.end())
-	c.size = len(sum)
-	c.blocks++
-	return true
+	return e.end()
 }
 
 func (c *Chain) writeTokens(from, to int) {

@@ -1,0 +1,197 @@
+// Command hash measures package blockhash against the floor: the hash function
+// alone, over the same messages already encoded. It prints one JSON object a
+// line. Run it with `make bench-hash` from the project's root.
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/kvatlas/kvatlas/blockhash"
+)
+
+// result is one line of output. Times are per block.
+type result struct {
+	Bench  string  `json:"bench"` // algorithm/tokens/block size
+	NS     float64 `json:"ns_per_block"`
+	Floor  float64 `json:"floor_ns_per_block,omitempty"`
+	Ratio  float64 `json:"ratio,omitempty"`
+	Allocs float64 `json:"allocs"`
+	Note   string  `json:"note,omitempty"`
+}
+
+var (
+	rounds = flag.Int("rounds", 15, "timings of each kind, alternating; the median counts")
+	only   = flag.String("run", "", "only benchmarks whose name matches this regular expression")
+	filter *regexp.Regexp
+)
+
+func main() {
+	flag.Parse()
+	filter = regexp.MustCompile(*only)
+	runtime.GOMAXPROCS(1) // one core
+	runtime.LockOSThread()
+	for _, tokens := range []int{1_000, 8_000, 100_000, 1_000_000} {
+		for _, block := range []int{16, 64, 256} {
+			ids := workload(tokens)
+			for _, a := range []blockhash.Algorithm{blockhash.SHA256, blockhash.SHA256CBOR, blockhash.XXHash, blockhash.XXHashCBOR} {
+				algorithm(a, ids, block)
+			}
+			content(ids, block)
+		}
+	}
+}
+
+// workload returns ids as a vocabulary of 150,000 gives them: a third below
+// 65,536 on average, so that blocks have messages of different lengths.
+func workload(n int) []uint32 {
+	ids := make([]uint32, n)
+	state := uint64(1)
+	for i := range ids {
+		state = state*6364136223846793005 + 1442695040888963407
+		ids[i] = uint32((state >> 33) % 151_936)
+	}
+	return ids
+}
+
+func name(algorithm string, tokens, block int) string {
+	if tokens >= 1_000_000 {
+		return fmt.Sprintf("%s/%dM/%d", algorithm, tokens/1_000_000, block)
+	}
+	return fmt.Sprintf("%s/%dk/%d", algorithm, tokens/1_000, block)
+}
+
+func newHasher(a blockhash.Algorithm, block int) *blockhash.Hasher {
+	scheme, err := blockhash.SchemeFor("vllm", "0.31.0")
+	check(err)
+	h, err := blockhash.New(blockhash.Options{Scheme: scheme, Algorithm: a, BlockSize: block, Seed: blockhash.SeedText("0")})
+	check(err)
+	return h
+}
+
+// sink keeps results alive.
+var (
+	keySink []uint64
+	sumSink [32]byte
+	xxhSink xxh3.Uint128
+)
+
+func algorithm(a blockhash.Algorithm, ids []uint32, block int) {
+	bench := name(a.String(), len(ids), block)
+	if !filter.MatchString(bench) {
+		return
+	}
+	h := newHasher(a, block)
+	prompt := &blockhash.Prompt{Tokens: ids}
+	messages := encoded(h, prompt)
+	ours := func() { keySink, _ = h.AppendKeys(keySink[:0], prompt) }
+	floor := func() {
+		for _, m := range messages {
+			sumSink = sha256.Sum256(m)
+		}
+	}
+	if a == blockhash.XXHash || a == blockhash.XXHashCBOR {
+		floor = func() {
+			for _, m := range messages {
+				xxhSink = xxh3.Hash128(m)
+			}
+		}
+	}
+	report(bench, len(messages), ours, floor)
+}
+
+func content(ids []uint32, block int) {
+	bench := name("content", len(ids), block)
+	if !filter.MatchString(bench) {
+		return
+	}
+	scheme, err := blockhash.SchemeFor("vllm", "0.31.0")
+	check(err)
+	c, err := blockhash.NewContent(blockhash.ContentOptions{Scheme: scheme, BlockSize: block})
+	check(err)
+	prompt := &blockhash.Prompt{Tokens: ids}
+	report(bench, c.Blocks(len(ids)), func() { keySink, _ = c.AppendKeys(keySink[:0], prompt) }, nil)
+}
+
+// encoded returns the message of every block of a prompt, made with the
+// package's own Explain and checked to give its digests.
+func encoded(h *blockhash.Hasher, p *blockhash.Prompt) (messages [][]byte) {
+	digests, err := h.AppendDigests(nil, p)
+	check(err)
+	size := h.DigestSize()
+	for i := range h.Blocks(p.Len()) {
+		m, err := h.AppendMessage(nil, p, i, parent(h, digests, i))
+		check(err)
+		messages = append(messages, m)
+		var sum []byte
+		if size == sha256.Size {
+			s := sha256.Sum256(m)
+			sum = s[:]
+		} else {
+			s := xxh3.Hash128(m).Bytes()
+			sum = s[:]
+		}
+		if !slices.Equal(sum, digests[i*size:(i+1)*size]) {
+			check(fmt.Errorf("message %d does not give its digest", i))
+		}
+	}
+	return messages
+}
+
+func parent(h *blockhash.Hasher, digests []byte, block int) []byte {
+	if block == 0 {
+		return h.AppendRoot(nil)
+	}
+	size := h.DigestSize()
+	return digests[(block-1)*size : block*size]
+}
+
+// report times both alternately, so that a busy machine slows both.
+func report(bench string, blocks int, ours, floor func()) {
+	ours() // grow buffers
+	repeat := max(1, 200_000/blocks/4)
+	measure := func(f func()) float64 {
+		start := cpuTime()
+		for range repeat {
+			f()
+		}
+		return float64((cpuTime() - start).Nanoseconds()) / float64(repeat*blocks)
+	}
+	var a, b []float64
+	for range *rounds {
+		a = append(a, measure(ours))
+		if floor != nil {
+			b = append(b, measure(floor))
+		}
+	}
+	r := result{Bench: bench, NS: median(a), Allocs: testing.AllocsPerRun(3, ours)}
+	if floor != nil {
+		r.Floor = median(b)
+		r.Ratio = round(r.NS / r.Floor)
+	}
+	r.NS, r.Floor = round(r.NS), round(r.Floor)
+	check(json.NewEncoder(os.Stdout).Encode(r))
+}
+
+func median(v []float64) float64 {
+	slices.Sort(v)
+	return v[len(v)/2]
+}
+
+func round(v float64) float64 { return float64(int(v*1000+0.5)) / 1000 }
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
