@@ -33,6 +33,7 @@ type Batch struct {
 type Malformed struct {
 	Index  int // its place in the message, from 0
 	Reason Reason
+	Kind   Kind // what it would have been, as far as it could be read
 }
 
 // Reset empties the batch and keeps its memory.

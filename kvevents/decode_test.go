@@ -135,7 +135,7 @@ func TestDeepNesting(t *testing.T) {
 	require.Len(t, b.Events, 1)
 	require.Equal(t, 1, b.UnknownFields)
 	require.NoError(t, dec.Decode([]byte("\x92\x01\x91"+deep), &b))
-	require.Equal(t, []Malformed{{0, ReasonNoType}}, b.Malformed)
+	require.Equal(t, []Malformed{{Index: 0, Reason: ReasonNoType}}, b.Malformed)
 	require.ErrorIs(t, dec.Decode([]byte("\x92\x01\x91"+ev[:len(ev)-1]), &b), ErrTruncated)
 }
 
@@ -164,13 +164,13 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, dec.Decode(make([]byte, 1001), &b), ErrLimit)
 	require.NoError(t, dec.Decode(pack(t, arr{1, arr{removed(3), removed(2), removed(1)}}), &b))
 	require.Len(t, b.Events, 2)
-	require.Equal(t, []Malformed{{1, ReasonLimit}}, b.Malformed)
+	require.Equal(t, []Malformed{{1, ReasonLimit, BlockRemoved}}, b.Malformed)
 	require.NoError(t, dec.Decode(pack(t, arr{1, arr{arr{"BlockStored", arr{1}, nil, make([]int, 9), 9}}}), &b))
-	require.Equal(t, []Malformed{{0, ReasonLimit}}, b.Malformed)
+	require.Equal(t, []Malformed{{0, ReasonLimit, BlockStored}}, b.Malformed)
 	require.NoError(t, dec.Decode(pack(t, arr{1, arr{arr{"BlockStored", arr{1}, nil, arr{arr{1, 2}, arr{1, 2}, arr{1, 2}, arr{1, 2}, arr{1, 2}}, 9}}}), &b))
-	require.Equal(t, []Malformed{{0, ReasonLimit}}, b.Malformed)
+	require.Equal(t, []Malformed{{0, ReasonLimit, BlockStored}}, b.Malformed)
 	require.NoError(t, dec.Decode(pack(t, arr{1, arr{append(goodStored, "extra_keys", arr{nil, arr{"a", "b", "c"}})}}), &b))
-	require.Equal(t, []Malformed{{0, ReasonLimit}}, b.Malformed)
+	require.Equal(t, []Malformed{{0, ReasonLimit, BlockStored}}, b.Malformed)
 }
 
 // TestMalformedLeavesNoTrace: what a malformed event had put into the batch is
@@ -179,7 +179,7 @@ func TestMalformedLeavesNoTrace(t *testing.T) {
 	bad := arr{"BlockStored", arr{1, 2, 3}, nil, arr{1, 2, 3}, 1, nil, "GPU", nil, arr{arr{"x"}}, 1, nil, nil, 4}
 	b := decodeBatch(t, pack(t, arr{1, arr{bad, goodStored, bad, goodStored}}))
 	require.Len(t, b.Events, 2)
-	require.Equal(t, []Malformed{{0, ReasonLength}, {2, ReasonLength}}, b.Malformed)
+	require.Equal(t, []Malformed{{0, ReasonLength, BlockStored}, {2, ReasonLength, BlockStored}}, b.Malformed)
 	require.Equal(t, 4, len(b.hashes))
 	require.Equal(t, 8, len(b.tokens))
 	require.Zero(t, b.UnknownFields)

@@ -169,8 +169,9 @@ func (r *reader) events() error {
 			continue
 		}
 		if !fatal(f) {
+			kind := b.Events[len(b.Events)-1].Kind
 			b.rollback(&was)
-			b.Malformed = append(b.Malformed, Malformed{Index: i, Reason: f})
+			b.Malformed = append(b.Malformed, Malformed{Index: i, Reason: f, Kind: kind})
 			r.pos = start
 			f = r.skip()
 		}

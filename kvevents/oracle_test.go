@@ -184,7 +184,7 @@ func oracleDecode(payload []byte) (*Batch, error) {
 	for i, e := range l {
 		ev, unknown, reason := oracleEvent(e.(node).value)
 		if reason != 0 {
-			b.Malformed = append(b.Malformed, Malformed{i, reason})
+			b.Malformed = append(b.Malformed, Malformed{i, reason, ev.Kind})
 			continue
 		}
 		b.Events = append(b.Events, ev)

@@ -106,7 +106,7 @@ func TestTrialT24MixedBatch(t *testing.T) {
 	require.Len(t, b.Events, 2)
 	require.Equal(t, []uint64{1}, b.Events[0].Hashes)
 	require.Equal(t, []uint64{2}, b.Events[1].Hashes)
-	require.Equal(t, []Malformed{{2, ReasonNoType}, {3, ReasonNoType}, {4, ReasonNoType}}, b.Malformed)
+	require.Equal(t, []Malformed{{Index: 2, Reason: ReasonNoType}, {Index: 3, Reason: ReasonNoType}, {Index: 4, Reason: ReasonNoType}}, b.Malformed)
 }
 
 func TestTrialT26OmittedOptionals(t *testing.T) {
@@ -150,13 +150,13 @@ func TestTrialT27UnknownKeysOfEveryType(t *testing.T) {
 	}
 	b := decodeBatch(t, pack(t, arr{1, arr{append(kv{"type", "BlockStored"}, goodStored...), goodStored}}))
 	require.Len(t, b.Events, 1)
-	require.Equal(t, []Malformed{{0, ReasonDuplicateKey}}, b.Malformed)
+	require.Equal(t, []Malformed{{0, ReasonDuplicateKey, BlockStored}}, b.Malformed)
 }
 
 func TestTrialT28ShortAndTruncated(t *testing.T) {
 	b := decodeBatch(t, pack(t, arr{1, arr{arr{}, arr{"BlockStored"}, goodStored}}))
 	require.Len(t, b.Events, 1)
-	require.Equal(t, []Malformed{{0, ReasonNoType}, {1, ReasonMissingField}}, b.Malformed)
+	require.Equal(t, []Malformed{{Index: 0, Reason: ReasonNoType}, {1, ReasonMissingField, BlockStored}}, b.Malformed)
 
 	var dec Decoder
 	for name := range vectors {
@@ -250,7 +250,7 @@ func TestTrialT36ExtraKeys(t *testing.T) {
 		append(goodStored[:len(goodStored):len(goodStored)], "extra_keys", arr{nil}),
 		kv{"type", "BlockStored", "block_hashes", arr{}, "parent_block_hash", nil, "token_ids", arr{}, "block_size", 0, "lora_id", nil},
 	}}))
-	require.Equal(t, []Malformed{{3, ReasonLength}}, b.Malformed)
+	require.Equal(t, []Malformed{{3, ReasonLength, BlockStored}}, b.Malformed)
 	require.Len(t, b.Events, 4)
 	require.Nil(t, b.Events[0].ExtraKeys)
 	require.Equal(t, [][]ExtraKey{{{Kind: ExtraText, Text: []byte("adapter")}, {Kind: ExtraText, Text: []byte("salt")}}, nil}, b.Events[1].ExtraKeys)

@@ -1,0 +1,294 @@
+package kvevents
+
+import (
+	"bytes"
+	"math"
+	"time"
+)
+
+// Connected says that the live connection was made or made again. Connections
+// are numbered upward; 0 means that the transport cannot tell them apart, and
+// every gap is then verified. The first one starts a replay, a later one has
+// the publisher's identity checked.
+func (s *Stream) Connected(now time.Time, conn uint64) {
+	s.connect(conn)
+	if s.req.active {
+		return
+	}
+	if !s.started || s.unsure {
+		s.ask(now)
+	}
+}
+
+func (s *Stream) connect(conn uint64) {
+	if conn <= s.conn {
+		return
+	}
+	renewed := s.conn != 0
+	s.conn = conn
+	if !renewed || !s.anchored {
+		return
+	}
+	s.unsure = true
+	if s.req.active { // its answers may be those of another publisher
+		s.recover = s.recover || s.req.fresh
+		s.endRequest()
+	}
+}
+
+// Message is given a live message, and the number of the connection it came
+// over. Messages of one connection must be given in the order of arrival.
+func (s *Stream) Message(now time.Time, conn uint64, m Message) {
+	s.stats.Messages++
+	at, ok := payloadTime(m.Payload)
+	if !ok {
+		at = math.NaN()
+	}
+	if m.Seq >= s.tail() && (conn < s.conn && at < s.newest || at < s.replayed) {
+		s.stats.Duplicates++ // left over from a publisher that is gone
+		return
+	}
+	s.connect(conn)
+	w := waiting{seq: m.Seq, conn: conn, time: at, payload: m.Payload}
+	if m.Seq < s.tail() {
+		switch {
+		case s.fromAnother(w):
+			s.restart()
+			s.wait.drop(func(waiting) bool { return true })
+		case m.Seq < s.next:
+			s.stats.Duplicates++
+			return
+		default: // a late one fills its hole, a second one changes nothing
+			if _, there := s.wait.find(m.Seq); there {
+				s.stats.Duplicates++
+				return
+			}
+		}
+	} else if m.Seq > s.tail() {
+		s.stats.Gaps++
+	}
+	if at > s.newest {
+		s.newest = at
+	}
+	if m.Seq == s.next && s.wait.empty() && !s.holds(now) {
+		s.apply(now, w)
+		s.req.sawLive = true
+		s.settle()
+		return
+	}
+	s.wait.add(w)
+	s.advance(now, true, LossJoined)
+	if len(s.wait.all) > s.o.PendingBatches || s.wait.bytes > s.o.PendingBytes {
+		s.fail(now, LossPending)
+	}
+}
+
+// Garbage counts a message or reply whose frames could not be parsed. It
+// carries no sequence, so it changes nothing; if a batch is missing because of
+// it, the next one shows the gap.
+func (s *Stream) Garbage() { s.stats.Garbage++ }
+
+// tail is the sequence after the last batch that waits or was applied.
+func (s *Stream) tail() uint64 {
+	if n := len(s.wait.all); n > 0 {
+		return s.wait.all[n-1].seq + 1
+	}
+	return s.next
+}
+
+// fromAnother reports whether a batch whose sequence went back is of a new
+// publisher: it is newer than all we know, or not what we had under its number.
+func (s *Stream) fromAnother(w waiting) bool {
+	if w.time > s.newest {
+		return true
+	}
+	if i, there := s.wait.find(w.seq); there {
+		return w.conn >= s.wait.all[i].conn && !bytes.Equal(w.payload, s.wait.all[i].payload)
+	}
+	same, known := s.prints.same(w.seq, w.payload)
+	return s.anchored && w.seq < s.next && known && !same && w.conn >= s.conn
+}
+
+// holds reports whether the next batch must wait although nothing is missing
+// before it.
+func (s *Stream) holds(now time.Time) bool {
+	return s.req.active && s.req.hold || s.unsure && !s.req.active && s.mayAsk(now)
+}
+
+// advance applies what waits as far as it can; where a batch is missing it
+// asks for a replay, or gives the batch up for the cause.
+func (s *Stream) advance(now time.Time, ask bool, cause Cause) {
+	for !s.wait.empty() {
+		head := &s.wait.all[0]
+		switch {
+		case head.seq < s.next, head.time < s.replayed: // the latter is of a publisher that is gone
+			s.wait.pop()
+			s.stats.Duplicates++
+		case s.req.active && (s.req.hold || head.seq > s.next):
+			return
+		case ask && !s.req.active && (head.seq > s.next || s.unsure) && s.mayAsk(now):
+			s.ask(now)
+		case head.seq == s.next:
+			s.apply(now, s.wait.pop())
+		default:
+			s.recover = s.recover || ask && s.o.Replay
+			s.lose(now, s.next, head.seq-1, s.causeOf(cause))
+			s.next = head.seq
+		}
+	}
+	s.settle()
+}
+
+// causeOf refines the cause of a hole that no replay was asked for.
+func (s *Stream) causeOf(cause Cause) Cause {
+	switch {
+	case cause != LossJoined:
+		return cause
+	case s.o.Replay:
+		return LossReplayFailed
+	case s.started:
+		return LossNoReplay
+	}
+	return LossJoined
+}
+
+// apply decodes the next batch and passes it on.
+func (s *Stream) apply(now time.Time, w waiting) {
+	if !s.anchored {
+		s.oldest = w.time
+	}
+	s.prints.put(w.seq, w.payload)
+	s.next, s.anchor, s.anchored, s.started = w.seq+1, w.seq, true, true
+	if err := s.dec.Decode(w.payload, &s.b); err != nil {
+		s.lose(now, w.seq, w.seq, LossPayload)
+		return
+	}
+	s.count(&s.b)
+	s.known = true
+	s.sink.Apply(w.seq, &s.b)
+	if len(s.b.Malformed) > 0 {
+		s.lose(now, w.seq, w.seq, LossEvent)
+	}
+}
+
+// count keeps the statistics and learns from a batch what a clear means.
+func (s *Stream) count(b *Batch) {
+	s.stats.Applied++
+	s.stats.UnknownTypes += uint64(b.UnknownTypes)
+	s.stats.UnknownFields += uint64(b.UnknownFields)
+	for _, m := range b.Malformed {
+		s.stats.Malformed[m.Reason]++
+	}
+	for i := range b.Events {
+		ev := &b.Events[i]
+		switch ev.Kind {
+		case BlockStored:
+			s.stats.StoredEvents++
+			s.stats.StoredBlocks += uint64(len(ev.Hashes))
+		case BlockRemoved:
+			s.stats.RemovedEvents++
+			s.stats.RemovedBlocks += uint64(len(ev.Hashes))
+		case AllBlocksCleared:
+			s.stats.ClearedEvents++
+			if !s.tiers {
+				// The engine's whole cache is empty here, whatever came before.
+				s.missing, s.over, s.unsure = false, false, false
+			}
+		}
+		if len(ev.Medium) > 0 && string(ev.Medium) != "GPU" {
+			s.tiers = true
+		}
+	}
+}
+
+// lose reports a hole and does what the policy says.
+func (s *Stream) lose(now time.Time, from, to uint64, cause Cause) {
+	l := Loss{Worker: s.o.Worker, Rank: s.o.Rank, From: from, To: to, Cause: cause, Removals: s.known}
+	if cause == LossEvent {
+		l.Removals = false
+		for _, m := range s.b.Malformed {
+			l.Removals = l.Removals || m.Kind != BlockStored
+		}
+	}
+	s.stats.Losses++
+	s.stats.Lost += l.Batches()
+	s.started, s.missing, s.base = true, true, to+1
+	s.sink.Lost(l)
+	if !l.Removals {
+		return
+	}
+	if s.o.OnLoss == ClearOnLoss {
+		s.clear(ClearLoss)
+	} else if !s.over {
+		s.over, s.overAt = true, now
+	}
+}
+
+func (s *Stream) clear(c ClearCause) {
+	s.known, s.over = false, false
+	s.stats.Clears++
+	s.sink.Clear(c)
+}
+
+// restart makes the stream that of a new publisher: nothing applied, sequence
+// from 0, nothing unknown.
+func (s *Stream) restart() {
+	s.stats.Restarts++
+	s.endRequest()
+	s.clear(ClearRestart)
+	s.prints = fingerprints{}
+	s.next, s.base, s.anchored, s.started = 0, 0, false, true
+	s.replayed = math.Inf(-1)
+	s.unsure, s.missing, s.recover, s.tiers = false, false, false, false
+}
+
+// Restarted is for callers who learn of a restart otherwise, such as from an
+// orchestrator: whatever was published before at (seconds since 1970, on the
+// engine's clock) is forgotten. It does nothing when every batch applied is of
+// that time or later. Calling it again changes nothing.
+func (s *Stream) Restarted(now time.Time, at float64) {
+	if !s.anchored || s.oldest >= at {
+		return
+	}
+	s.wait.drop(func(w waiting) bool { return w.time < at })
+	s.restart()
+	if s.mayAsk(now) {
+		s.ask(now)
+	}
+	s.advance(now, true, LossJoined)
+}
+
+// Disprove is for callers who find that the engine holds less than was
+// predicted: everything is forgotten if it may be too much, and the stream
+// goes on as after a loss that was cleared.
+func (s *Stream) Disprove(now time.Time) {
+	if s.over || s.unsure {
+		s.missing, s.unsure = true, false
+		s.base = s.next
+		s.clear(ClearDisproved)
+	}
+}
+
+// payloadTime reads the timestamp of a batch without decoding it.
+func payloadTime(payload []byte) (float64, bool) {
+	c := cursor{buf: payload}
+	if _, f := c.arrayLen(); f == 0 {
+		t, f := c.number()
+		return t, f == 0
+	}
+	n, _ := c.mapLen()
+	for range n {
+		key, f := c.text(false)
+		if f != 0 {
+			return 0, false
+		}
+		if string(key) == "ts" {
+			t, f := c.number()
+			return t, f == 0
+		}
+		if c.skip() != 0 {
+			return 0, false
+		}
+	}
+	return 0, false
+}
