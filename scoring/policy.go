@@ -3,7 +3,6 @@ package scoring
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 )
 
@@ -43,6 +42,7 @@ type Policy struct {
 	picker    Picker
 	random    Random
 	observers []Observer
+	names     []string // of the scorers, or of the cost
 }
 
 // New validates a composition. The error is an [*OptionError] that names the
@@ -57,7 +57,7 @@ func New(o Options) (*Policy, error) {
 		p.picker = Argmax{}
 	}
 	if p.random == nil {
-		p.random = rand.Uint64
+		p.random = defaultRandom
 	}
 	if len(p.scorers) == 0 && p.cost == nil {
 		return nil, optionErrorf("Scorers", "is empty and there is no Cost; one of the two is needed")
@@ -81,11 +81,13 @@ func New(o Options) (*Policy, error) {
 		if err := p.adopt(path, w.Scorer); err != nil {
 			return nil, err
 		}
+		p.names = append(p.names, w.Scorer.Name())
 	}
 	if p.cost != nil {
 		if err := p.adopt("Cost", p.cost); err != nil {
 			return nil, err
 		}
+		p.names = append(p.names, p.cost.Name())
 	}
 	if err := p.adopt("Picker", p.picker); err != nil {
 		return nil, err
@@ -223,25 +225,25 @@ func (p *Policy) total(req *Request, d *Decision) error {
 		s := &p.scorers[i]
 		unset(d.values)
 		if err := s.Scorer.Score(req, d.Candidates, d.values); err != nil {
-			return &ScorerError{Scorer: s.Scorer.Name(), Err: err}
+			return &ScorerError{Scorer: p.names[i], Err: err}
 		}
-		if err := d.add(s.Scorer.Name(), s.Weight); err != nil {
+		if err := d.add(p.names[i], s.Weight); err != nil {
 			return err
 		}
 		if req.Explain {
-			d.explain(req, s.Scorer.Name(), s.Weight, s.Scorer)
+			d.explain(req, p.names[i], s.Weight, s.Scorer)
 		}
 	}
 	if p.cost != nil {
 		unset(d.values)
 		if err := p.cost.Cost(req, d.Candidates, d.values); err != nil {
-			return &ScorerError{Scorer: p.cost.Name(), Err: err}
+			return &ScorerError{Scorer: p.names[0], Err: err}
 		}
-		if err := d.add(p.cost.Name(), -1); err != nil {
+		if err := d.add(p.names[0], -1); err != nil {
 			return err
 		}
 		if req.Explain {
-			d.explain(req, p.cost.Name(), -1, p.cost)
+			d.explain(req, p.names[0], -1, p.cost)
 		}
 	}
 	return nil

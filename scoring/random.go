@@ -23,3 +23,5 @@ func (r Random) IntN(n int) int {
 func Seeded(seed uint64) Random {
 	return rand.New(rand.NewPCG(seed, seed^0x9e3779b97f4a7c15)).Uint64
 }
+
+var defaultRandom Random = rand.Uint64

@@ -9,13 +9,25 @@ type Prefix struct {
 	// Weights of the media. The zero array means 1 for GPU, 0.8 for CPU and
 	// 0 for the others, as llm-d has it.
 	Weights [NumMedia]float64
+	// LengthWeight w, 0 to 1, changes the value into
+	// w·min(1, tokens/8192)² + (1-w)·ratio, where tokens is the (weighted)
+	// matched length: llm-d's match length score. It needs [Request.BlockSize].
+	LengthWeight float64
 }
+
+// fullLength is the match length at which llm-d's length score is 1.
+const fullLength = 8192
 
 // Name implements [Scorer].
 func (Prefix) Name() string { return "prefix" }
 
 // Validate refuses weights that are negative or not finite.
-func (s Prefix) Validate() error { return validMedia("Weights", s.Weights) }
+func (s Prefix) Validate() error {
+	if !(s.LengthWeight >= 0 && s.LengthWeight <= 1) {
+		return optionErrorf("LengthWeight", "is %v; 0 to 1 is needed", s.LengthWeight)
+	}
+	return validMedia("Weights", s.Weights)
+}
 
 // Score implements [Scorer].
 func (s Prefix) Score(req *Request, candidates []*Candidate, dst []float64) error {
@@ -27,7 +39,9 @@ func (s Prefix) Score(req *Request, candidates []*Candidate, dst []float64) erro
 	for i, c := range candidates {
 		dst[i] = 0
 		if total > 0 {
-			dst[i] = weighted(&c.Match.Blocks, &w) / total
+			matched := weighted(&c.Match.Blocks, &w)
+			length := min(1, matched*float64(req.BlockSize)/fullLength)
+			dst[i] = s.LengthWeight*length*length + (1-s.LengthWeight)*matched/total
 		}
 	}
 	return nil
