@@ -53,11 +53,7 @@ lint: ## gofmt, vet and staticcheck of every module
 	@GO="$(GO)" internal/tools/lint.sh $(NESTED)
 
 cross: ## vet on other platforms, and the tests as a 32-bit program
-	@for arch in 386 arm64 s390x; do \
-		echo "# linux/$$arch"; CGO_ENABLED=0 GOARCH=$$arch $(GO) vet ./... || exit 1; done
-	@echo "# darwin/arm64"; CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GO) vet ./...
-	@echo "# windows/amd64"; CGO_ENABLED=0 GOOS=windows GOARCH=amd64 $(GO) vet ./...
-	CGO_ENABLED=0 GOARCH=386 $(GO) test -short ./...
+	@GO="$(GO)" internal/tools/cross.sh
 
 # --- golden vectors
 
