@@ -20,6 +20,14 @@ const (
 	maxIPCPath    = 107 // sun_path of Linux has 108 bytes, the last is zero
 )
 
+// CheckEndpoint returns the *EndpointError that Dial would return for an
+// endpoint, or Bind when bind is set; nil when there is none. It is for checking
+// a configuration; nothing is resolved or opened.
+func CheckEndpoint(endpoint string, bind bool) error {
+	_, err := parseEndpoint(endpoint, bind)
+	return err
+}
+
 // parseEndpoint reads the endpoint syntax of libzmq, for Bind or for Dial.
 func parseEndpoint(text string, bind bool) (endpoint, error) {
 	ep := endpoint{text: text}

@@ -55,6 +55,7 @@ func TestParseEndpoint(t *testing.T) {
 				want = c.bind
 			}
 			ep, err := parseEndpoint(c.text, bind)
+			require.Equal(t, err, CheckEndpoint(c.text, bind))
 			if want == "" {
 				var bad *EndpointError
 				require.ErrorAs(t, err, &bad, "%q bind=%v", c.text, bind)

@@ -141,9 +141,10 @@ type Event struct {
 	Retry time.Duration
 }
 
-// withDefaults returns the options with every zero field replaced, or says
-// which field is out of range.
-func (o Options) withDefaults() (Options, error) {
+// WithDefaults returns the options with every zero field replaced by its default,
+// or an *OptionError when a field is out of range. The constructors call it; it
+// is exported for other transports.
+func (o Options) WithDefaults() (Options, error) {
 	if len(o.Identity) > 255 {
 		return o, optionError("Identity", "%d bytes; at most 255 are accepted", len(o.Identity))
 	}

@@ -9,17 +9,17 @@ import (
 )
 
 func TestOptions(t *testing.T) {
-	o, err := Options{}.withDefaults()
+	o, err := Options{}.WithDefaults()
 	require.NoError(t, err)
 	require.Equal(t, DefaultReceiveMessages, o.ReceiveMessages)
 	require.EqualValues(t, DefaultMaxFrameBytes, o.MaxFrameBytes)
 	require.Equal(t, DefaultHeartbeatInterval, o.HeartbeatInterval)
 	require.Equal(t, DefaultReconnectMax, o.ReconnectMax)
-	again, err := o.withDefaults()
+	again, err := o.WithDefaults()
 	require.NoError(t, err)
 	require.Equal(t, o.MaxParts, again.MaxParts)
 
-	o, err = Options{HeartbeatTimeout: time.Second, ReconnectMin: time.Minute}.withDefaults()
+	o, err = Options{HeartbeatTimeout: time.Second, ReconnectMin: time.Minute}.WithDefaults()
 	require.NoError(t, err)
 	require.Equal(t, time.Second/2, o.HeartbeatInterval)
 	require.Equal(t, time.Minute, o.ReconnectMax)

@@ -48,7 +48,7 @@ type socket struct {
 }
 
 func newSocket(o Options, r role) (*socket, error) {
-	o, err := o.withDefaults()
+	o, err := o.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
