@@ -162,11 +162,13 @@ type Request struct {
 	Blocks    int
 	// OutputTokens is the expected number of generated tokens; 0 is unknown.
 	OutputTokens int
-	// Session identifies a conversation or user for affinity; empty for none.
+	// Session identifies a conversation or user for hash rings; empty for none.
 	Session string
 	// Prefix is a hash of the beginning of the prompt, for parts that place a
 	// prompt on a ring; 0 for none.
 	Prefix uint64
+	// Pins are the identities that [Affinity] pins by.
+	Pins Pins
 
 	// Subset names the only workers that may be chosen; nil allows all. An
 	// empty subset that is not nil allows none.
