@@ -16,6 +16,9 @@ type WorkerStats struct {
 	Malformed, UnknownTypes uint64
 	// Undecodable payloads changed nothing.
 	Undecodable uint64
+	// Losses that a stream reported to the worker's [Atlas.Sink], and the batches
+	// they span.
+	Losses, LostBatches uint64
 	// Unplaced blocks could not be given a content key, for want of their
 	// parent, tokens or positions. Always 0 in mode ByHash.
 	Unplaced uint64
@@ -53,11 +56,14 @@ func (a *Atlas) Clear(name string, media ...string) error {
 		for _, m := range media {
 			on = append(on, w.domain.index.Medium(m))
 		}
-		if w.content != nil {
-			return w.content.table.Clear(on...)
-		}
-		return w.domain.index.Clear(w.id, on...)
+		return w.clear(on)
 	})
+}
+
+// Reset forgets everything about a worker's cache, also what its hashes stand
+// for: its engine restarted. A stream does so by itself ([Atlas.Sink]).
+func (a *Atlas) Reset(name string) error {
+	return a.onWorker(name, (*worker).reset)
 }
 
 // Stats returns the counters of a worker, and those of its index.
@@ -72,18 +78,39 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 	return s, x, err
 }
 
-// onWorker runs f while nothing else changes the worker's blocks.
+// onWorker finds a worker and runs f on it, locked.
 func (a *Atlas) onWorker(name string, f func(*worker) error) error {
 	w, ok := a.fleet.Load().byName[name]
 	if !ok {
 		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
 	}
+	return w.locked(func() error { return f(w) })
+}
+
+// locked runs f while nothing else changes the worker's blocks, and not at all
+// when the worker was removed.
+func (w *worker) locked(f func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone {
-		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+		return fmt.Errorf("%w: %q", ErrUnknownWorker, w.Name)
 	}
-	return f(w)
+	return f()
+}
+
+// clear forgets the blocks on the given media, or on all.
+func (w *worker) clear(on []radix.Medium) error {
+	if w.content != nil {
+		return w.content.table.Clear(on...)
+	}
+	return w.domain.index.Clear(w.id, on...)
+}
+
+func (w *worker) reset() error {
+	if w.content != nil {
+		return w.content.table.Reset()
+	}
+	return w.domain.index.Clear(w.id)
 }
 
 // apply applies a decoded batch; the caller holds w.mu.

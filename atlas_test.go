@@ -211,6 +211,35 @@ func TestOldReleaseByContent(t *testing.T) {
 	}
 }
 
+// TestSink: what a stream forgets is forgotten, what it loses is counted.
+func TestSink(t *testing.T) {
+	byContent := kvatlas.Worker{Name: "b", Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.XXHash}
+	a := newAtlas(t, worker("a"), byContent)
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	for name, hashes := range map[string][]uint64{"a": keysOf(t, worker("a"), p), "b": {1, 2}} {
+		s, err := a.Sink(name)
+		require.NoError(t, err)
+		for _, cause := range []kvevents.ClearCause{kvevents.ClearLoss, kvevents.ClearRestart} {
+			s.Apply(0, &kvevents.Batch{Events: []kvevents.Event{stored(hashes, p.Tokens[:8])}})
+			require.Equal(t, 8, usable(t, a, p)[name])
+			s.Lost(kvevents.Loss{From: 3, To: 5})
+			s.Clear(cause)
+			require.Zero(t, usable(t, a, p)[name])
+		}
+		stats, _, err := a.Stats(name)
+		require.NoError(t, err)
+		require.Equal(t, uint64(2), stats.Losses)
+		require.Equal(t, uint64(6), stats.LostBatches)
+
+		a.RemoveWorker(name)
+		s.Apply(1, &kvevents.Batch{Events: []kvevents.Event{stored(hashes, p.Tokens[:8])}})
+		s.Clear(kvevents.ClearRestart)
+		require.NotContains(t, usable(t, a, p), name, "a removed worker's stream leaves no ghost")
+	}
+	_, err := a.Sink("a")
+	require.ErrorIs(t, err, kvatlas.ErrUnknownWorker)
+}
+
 func TestMedia(t *testing.T) {
 	a := newAtlas(t, worker("a"))
 	p := blockhash.Prompt{Tokens: tokens(17)}

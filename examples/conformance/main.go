@@ -8,7 +8,9 @@
 //	hash     block hashes (format of testdata/vllm/hash)
 //	decode   raw frames, replays, truth files: every event decodes
 //	server   truth sessions of live servers: predicted against reported cached tokens
-//	truth    truth traces of the cache manager: predicted against actual hit tokens
+//	truth    truth traces of the cache manager and the scheduler: predicted against actual hit tokens
+//	replay   recordings of replays: layouts, sequences, end marker, what was truncated
+//	restart  recordings of an engine killed and restarted: one restart, at the right message
 //
 // Files may be compressed (.gz). Each gets a line, with the first differences
 // below it; the last line is "N passed, N failed". The exit status is 0 only
@@ -41,7 +43,9 @@ var checks = map[string]func(name string, r io.Reader) *conform.Result{
 		res, _ := conform.Server(name, r)
 		return res
 	},
-	"truth": conform.Truth,
+	"truth":   conform.Truth,
+	"replay":  conform.Replay,
+	"restart": conform.Restart,
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }

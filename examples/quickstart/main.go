@@ -21,6 +21,7 @@ import (
 	"os"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/internal/conform"
@@ -53,6 +54,7 @@ func main() {
 type replica struct {
 	worker         string
 	session        *recording.Session
+	stream         *kvevents.Stream
 	next           int
 	requests       int
 	exact, cached  int
@@ -135,7 +137,15 @@ func (d *demo) add(name, file string) error {
 	}
 	mode, _ := d.atlas.Mode(name)
 	fmt.Fprintf(d.out, "worker %s: %s, session %s, block size %d, matched by %s\n", name, s.Meta.Engine, s.Meta.Session, s.Meta.BlockSize, mode)
-	d.replicas = append(d.replicas, &replica{worker: name, session: s})
+	sink, err := d.atlas.Sink(name)
+	if err != nil {
+		return err
+	}
+	stream, err := kvevents.NewStream(kvevents.StreamOptions{Worker: name}, sink)
+	if err != nil {
+		return err
+	}
+	d.replicas = append(d.replicas, &replica{worker: name, session: s, stream: stream})
 	return nil
 }
 
@@ -147,7 +157,7 @@ func (d *demo) advance(r *replica) (bool, error) {
 		r.next++
 		switch op.Op {
 		case "event":
-			if err := d.event(r.worker, op); err != nil {
+			if err := r.deliver(op); err != nil {
 				return false, err
 			}
 		case "reset_prefix_cache":
@@ -162,14 +172,15 @@ func (d *demo) advance(r *replica) (bool, error) {
 	return false, nil
 }
 
-// event delivers a message as the wire does: topic, sequence, payload.
-func (d *demo) event(worker string, op *recording.SessionOp) error {
+// deliver gives the stream a message as the wire does: topic, sequence, payload.
+func (r *replica) deliver(op *recording.SessionOp) error {
 	seq := binary.BigEndian.AppendUint64(nil, uint64(op.Seq))
 	m, err := kvevents.ParseMessage([][]byte{[]byte(op.Topic), seq, op.Payload})
 	if err != nil {
 		return err
 	}
-	return d.atlas.Apply(worker, m.Payload)
+	r.stream.Message(time.Unix(0, 0), 1, m)
+	return nil
 }
 
 // route lets the policy choose for a recorded prompt, and compares what was

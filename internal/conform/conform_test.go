@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +109,24 @@ func TestTruth(t *testing.T) {
 	}
 }
 
+// TestReplay and TestRestart pass the recordings of replays and restarts through a
+// stream.
+func TestReplay(t *testing.T) {
+	total := 0
+	for _, res := range run(t, "vllm/server/*/replay-*.jsonl", func(name string, file []byte) *Result { return Replay(name, reader(file)) }) {
+		total += res.Passed
+	}
+	require.Equal(t, 250, total)
+}
+
+func TestRestart(t *testing.T) {
+	total := 0
+	for _, res := range run(t, "vllm/server/*/events-restart.jsonl", func(name string, file []byte) *Result { return Restart(name, reader(file)) }) {
+		total += res.Passed
+	}
+	require.Equal(t, 31, total)
+}
+
 // TestHarmWithoutPlainOnly shows what the declaration guards against: told that
 // there are only plain prompts, which is not so, one of them is taken for one
 // that another tenant's salt brought in.
@@ -141,6 +160,11 @@ func TestDifferencesAreFound(t *testing.T) {
 	require.Equal(t, "160", res.Differences[0].Got)
 
 	truth := golden.Read(t, "vllm/truth/0.32.0/u16.jsonl")
+	replay := golden.Read(t, "vllm/server/0.32.0/replay-basic.jsonl")
+	lines := bytes.SplitAfter(replay, []byte("\n")) // the request, then its replies
+	res = Replay("replay", bytes.NewReader(bytes.Join(slices.Delete(lines, 2, 3), nil)))
+	require.NotZero(t, res.Failed, "a reply left out")
+
 	res = Truth("truth", bytes.NewReader(bytes.Replace(truth, []byte(`"hashes_tail":"`), []byte(`"hashes_tail":"00`), 1)))
 	require.Equal(t, 1, res.Failed, "a changed last hash")
 	var text strings.Builder
@@ -161,10 +185,12 @@ func TestBrokenFiles(t *testing.T) {
 	}
 	for what, text := range files {
 		checks := map[string]func() *Result{
-			"hash":   func() *Result { return Hash(what, strings.NewReader(text)) },
-			"decode": func() *Result { r, _ := Decode(what, strings.NewReader(text)); return r },
-			"server": func() *Result { r, _ := Server(what, strings.NewReader(text)); return r },
-			"truth":  func() *Result { return Truth(what, strings.NewReader(text)) },
+			"hash":    func() *Result { return Hash(what, strings.NewReader(text)) },
+			"decode":  func() *Result { r, _ := Decode(what, strings.NewReader(text)); return r },
+			"server":  func() *Result { r, _ := Server(what, strings.NewReader(text)); return r },
+			"truth":   func() *Result { return Truth(what, strings.NewReader(text)) },
+			"replay":  func() *Result { return Replay(what, strings.NewReader(text)) },
+			"restart": func() *Result { return Restart(what, strings.NewReader(text)) },
 		}
 		for name, check := range checks {
 			if name == "decode" && strings.HasPrefix(what, "trace, unknown op") {
