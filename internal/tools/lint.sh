@@ -16,8 +16,11 @@ bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 (cd internal/tools && "$go" build -o "$bin/staticcheck" honnef.co/go/tools/cmd/staticcheck)
 
-CGO_ENABLED=0 "$go" vet ./...
-CGO_ENABLED=0 "$bin/staticcheck" ./...
+failed=0
+CGO_ENABLED=0 "$go" vet ./... || failed=1
+CGO_ENABLED=0 "$bin/staticcheck" ./... || failed=1
 for dir in "$@"; do
-  (cd "$dir" && "$go" vet ./... && "$bin/staticcheck" ./...)
+  (cd "$dir" && "$go" vet ./...) || failed=1
+  (cd "$dir" && "$bin/staticcheck" ./...) || failed=1
 done
+exit $failed
