@@ -113,6 +113,7 @@ type model struct {
 func (m *model) Apply(seq uint64, b *Batch) {
 	life, ok := m.e.lives[b.Timestamp]
 	require.True(m, ok)
+	require.GreaterOrEqual(m, life, m.life, "a batch of an engine that is known to be dead")
 	if m.life >= 0 && !m.clean && life != m.life {
 		// Without news of connections, a new engine that goes on with the very
 		// number that was expected cannot be told from the old one.
@@ -220,7 +221,12 @@ func (m *model) step() {
 			fallthrough
 		case 1:
 			m.up = false
-			for range m.rng.IntN(4) {
+			unseen := m.rng.IntN(4)
+			if expected := m.s.Status(m.now).Next; m.rng.IntN(2) == 0 && expected > m.e.seq {
+				// A new engine that comes close to the number we wait for, or passes it.
+				unseen = max(int(expected-m.e.seq)-2+m.rng.IntN(4), 0)
+			}
+			for range unseen {
 				m.e.publish()
 			}
 			m.reconnect()
@@ -343,6 +349,7 @@ func (m *model) settle() {
 	require.Empty(m, m.pipe)
 	require.NotEqual(m, Syncing, st.State)
 	require.Equal(m, m.e.seq, st.Next)
+	require.False(m, m.o.Replay && st.Unverified)
 	if m.e.seq > 0 {
 		require.Equal(m, m.e.life, m.life)
 	}

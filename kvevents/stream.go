@@ -136,7 +136,7 @@ type Stream struct {
 	// remembered in prints.
 	anchored bool
 	prints   fingerprints
-	newest   float64 // timestamp of the newest live batch
+	newest   float64 // timestamp of the newest batch
 	oldest   float64 // timestamp of the first batch of this publisher
 	replayed float64 // timestamp of the last batch applied from a replay
 	conn     uint64  // newest connection

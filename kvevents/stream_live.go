@@ -44,8 +44,16 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 	if !ok {
 		at = math.NaN()
 	}
-	if m.Seq >= s.tail() && (conn < s.conn && at < s.newest || at < s.replayed) {
-		s.stats.Duplicates++ // left over from a publisher that is gone
+	if at < s.replayed || conn < s.conn && m.Seq >= s.tail() && at < s.newest {
+		// Known from a replay, or left over from a publisher that is gone. Or the
+		// engine's clock was set back: the next replay tells.
+		s.stats.Duplicates++
+		if m.Seq >= s.next && s.anchored {
+			s.unsure = true
+			if !s.req.active {
+				s.ask(now)
+			}
+		}
 		return
 	}
 	s.connect(conn)

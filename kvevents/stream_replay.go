@@ -179,7 +179,9 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 func (s *Stream) otherPublisher(now time.Time, at float64) {
 	s.wait.drop(func(w waiting) bool { return w.time < at || w.conn < s.conn })
 	s.restart()
-	s.replayed = at
+	if s.replayed = at; at > s.newest {
+		s.newest = at
+	}
 	s.ask(now)
 	s.advance(now, false, LossJoined)
 }
@@ -230,7 +232,9 @@ func (s *Stream) fill(now time.Time, r Reply, at float64, first bool) {
 	}
 	s.skipTo(now, r.Seq, cause)
 	s.apply(now, waiting{seq: r.Seq, time: at, payload: r.Payload})
-	s.replayed = at
+	if s.replayed = at; at > s.newest {
+		s.newest = at
+	}
 	s.req.progress = true
 	s.backoff = 0
 	s.advance(now, false, cause)

@@ -365,6 +365,30 @@ func TestVerifyGaps(t *testing.T) {
 	r.wantState(Syncing)
 }
 
+// TestClockSetBack: an engine whose clock jumps back behind a replay is not
+// taken for a dead one for long.
+func TestClockSetBack(t *testing.T) {
+	r := joined(t, StreamOptions{Replay: true}, 0, 1)
+	r.live(1, 4)
+	r.replies(1, 2, 3)
+	r.happened("2, 3, 4")
+	r.live(-100, 5)
+	r.happened("")
+	r.wantReplay(4)
+	r.replies(1, 4)
+	r.replies(-100, 5)
+	r.end()
+	r.happened("5")
+	r.live(-100, 6)
+	r.happened("6")
+	r.wantState(Live)
+
+	// A new engine whose clock is behind: its content tells.
+	r = joined(t, StreamOptions{Replay: true}, 0, 1, 2, 3)
+	r.live(-50, 0)
+	r.happened("clear: engine restarted, 0")
+}
+
 func TestReplayFaults(t *testing.T) {
 	gap := func(policy LossPolicy) *rig {
 		r := joined(t, StreamOptions{Replay: true, OnLoss: policy}, 0, 1)
