@@ -1,6 +1,11 @@
 package blockhash
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/zeebo/xxh3"
+)
 
 // Chain hands out the hashes of one prompt one by one, hashing a block only
 // when it is asked for, and can be extended with further tokens without
@@ -18,6 +23,7 @@ type Chain struct {
 	isWide bool
 	blocks int // hashed so far
 	items  itemCursor
+	bare   bool // no extra keys but perhaps a salt
 
 	digest  [32]byte // of the last block, the root before the first
 	size    int
@@ -61,6 +67,7 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	c.narrow.set(p.Tokens)
 	c.wide.set(p.WideTokens)
 	c.blocks, c.items = blocks, itemCursor{items: p.Items}
+	c.bare = p.LoRA == nil && len(p.Items) == 0 && (p.Embeds == nil || h.era.embeds == embedsIgnored)
 	c.size = copy(c.digest[:], digest)
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
 	return nil
@@ -140,8 +147,15 @@ func (c *Chain) step() bool {
 	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
 		return false
 	}
-	sum := c.h.opt.Algorithm.sum(c.digest[:0], c.message(start))
-	c.size = len(sum)
+	msg := c.message(start)
+	if c.h.opt.Algorithm.xxh() {
+		sum := xxh3.Hash128(msg)
+		binary.BigEndian.PutUint64(c.digest[0:], sum.Hi)
+		binary.BigEndian.PutUint64(c.digest[8:], sum.Lo)
+	} else {
+		c.enc.buf = sumSHA256(&c.digest, msg)
+	}
+	c.size = c.h.opt.Algorithm.Size()
 	c.blocks++
 	return true
 }
@@ -152,11 +166,11 @@ func (c *Chain) message(start int) []byte {
 	end := start + c.h.opt.BlockSize
 	look := c.h.opt.Lookahead
 	e := &c.enc
-	e.begin()
-	e.tuple(3)
-	e.bytes(c.digest[:c.size])
-	e.tuple(end - start)
+	e.beginBlock(c.digest[:c.size], end-start)
 	c.writeTokens(start, end)
+	if c.bare && look == 0 && (start > 0 || c.prompt.CacheSalt == "") {
+		return e.endBare(end - start)
+	}
 	e.endTuple(end - start)
 	if look > 0 {
 		e.tuple(1 + look)

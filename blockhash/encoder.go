@@ -37,6 +37,7 @@ const (
 	frameHeader = 9
 	frameTarget = 64 << 10
 	frameMin    = 4
+	firstFrame  = 2 // after opProto
 	noFrame     = -1
 )
 
@@ -86,6 +87,50 @@ func (e *encoder) begin() {
 	if len(e.many) > 0 {
 		clear(e.many)
 	}
+}
+
+// beginBlock starts the message of a block of n tokens: what begin, tuple(3),
+// bytes(parent), tuple(n) write, of which all but the parent is known.
+func (e *encoder) beginBlock(parent []byte, n int) {
+	size := byte(len(parent))
+	if e.cbor || len(parent) > len(Chain{}.digest) {
+		e.begin()
+		e.tuple(3)
+		e.bytes(parent)
+		e.tuple(n)
+		return
+	}
+	e.few = e.few[:0]
+	if len(e.many) > 0 {
+		clear(e.many)
+	}
+	e.frame = firstFrame
+	e.memo = 1
+	e.buf = append(e.buf[:0], opProto, 5, opFrame, 0, 0, 0, 0, 0, 0, 0, 0, opBytes1, size)
+	e.buf = append(e.buf, parent...)
+	if n > 3 {
+		e.buf = append(e.buf, opMemoize, opMark)
+	} else {
+		e.buf = append(e.buf, opMemoize)
+	}
+}
+
+// endBare finishes the message of a block of n tokens without extra keys: what
+// endTuple(n), none, endTuple(3), end write.
+func (e *encoder) endBare(n int) []byte {
+	if e.cbor {
+		e.buf = append(e.buf, cborNull)
+		return e.buf
+	}
+	if n > 3 && e.frame == firstFrame && len(e.buf) < frameTarget {
+		e.buf = append(e.buf, opTuple, opMemoize, opNone, opTuple1+2, opMemoize, opStop)
+		binary.LittleEndian.PutUint64(e.buf[e.frame+1:], uint64(len(e.buf)-e.frame-frameHeader))
+		return e.buf
+	}
+	e.endTuple(n)
+	e.none()
+	e.endTuple(3)
+	return e.end()
 }
 
 // end finishes the message and returns it. It is valid until the next begin.

@@ -16,6 +16,9 @@ const (
 	maxCBORToken   = 5
 )
 
+// bulkRoom is what writing several ids at once may need past their end.
+const bulkRoom = 64
+
 // pickleToken: word = head | id<<shift, of which size bytes count.
 type pickleToken struct {
 	head  uint16
@@ -74,10 +77,12 @@ func (e *encoder) tokens(ids []uint32) {
 }
 
 func (e *encoder) pickleInts(ids []uint32) {
-	e.buf = slices.Grow(e.buf, len(ids)*maxPickleToken+8)
+	e.buf = slices.Grow(e.buf, len(ids)*maxPickleToken+bulkRoom)
 	at := len(e.buf)
 	out := e.buf[:cap(e.buf)]
-	for _, id := range ids {
+	done, n := e.bulk(out[at:], ids)
+	at += n
+	for _, id := range ids[done:] {
 		t := pickleTokens[bits.Len32(id)&63]
 		binary.LittleEndian.PutUint64(out[at:], uint64(t.head)|uint64(id)<<(t.shift&63))
 		at += int(t.size)
@@ -86,10 +91,12 @@ func (e *encoder) pickleInts(ids []uint32) {
 }
 
 func (e *encoder) cborInts(ids []uint32) {
-	e.buf = slices.Grow(e.buf, len(ids)*maxCBORToken+8)
+	e.buf = slices.Grow(e.buf, len(ids)*maxCBORToken+bulkRoom)
 	at := len(e.buf)
 	out := e.buf[:cap(e.buf)]
-	for _, id := range ids {
+	done, n := e.bulk(out[at:], ids)
+	at += n
+	for _, id := range ids[done:] {
 		n := bits.Len32(id)
 		if id < 24 {
 			n = 0

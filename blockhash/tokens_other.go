@@ -1,0 +1,6 @@
+//go:build !amd64 || purego
+
+package blockhash
+
+// bulk is an optimization that other platforms do without.
+func (e *encoder) bulk([]byte, []uint32) (done, n int) { return 0, 0 }
