@@ -68,6 +68,8 @@ type Load struct {
 
 	// Requests is the number of requests sent there and not yet finished.
 	Requests Gauge
+	// Queued is the number of those that have no first token yet.
+	Queued Gauge
 	// PrefillTokens is the number of prompt tokens sent there that are still
 	// to be computed: uncached ones of requests without a first token.
 	PrefillTokens Gauge

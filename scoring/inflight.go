@@ -72,9 +72,9 @@ type flight struct {
 
 // account is what is known about one worker.
 type account struct {
-	requests, prefill, prompt, blocks int
-	begun, ended                      uint64
-	rate                              rateWindow
+	requests, queued, prefill, prompt, blocks int
+	begun, ended                              uint64
+	rate                                      rateWindow
 
 	scraped            Load
 	scrapedAt          time.Time
@@ -280,6 +280,7 @@ func (a *InFlight) count1(f *flight, sign int) {
 	}
 	acc.requests += sign
 	if !f.streaming {
+		acc.queued += sign
 		acc.prefill += sign * f.uncached
 	}
 	if !f.streaming || !a.o.ReleasePromptAtFirstToken {
@@ -373,6 +374,7 @@ func (a *InFlight) Load(w WorkerID, l *Load) error {
 	}
 	*l = Load{
 		Requests:      Known(float64(acc.requests)),
+		Queued:        Known(float64(acc.queued)),
 		PrefillTokens: Known(float64(acc.prefill)),
 		PromptTokens:  Known(float64(acc.prompt)),
 		DecodeBlocks:  Known(float64(acc.blocks)),

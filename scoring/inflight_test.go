@@ -37,12 +37,12 @@ func TestInFlightLife(t *testing.T) {
 	a.Add(2)
 	f, err := a.Begin(1, Sent{PromptTokens: 100, CachedTokens: 64})
 	require.NoError(t, err)
-	want := Load{Requests: Known(1), PrefillTokens: Known(36), PromptTokens: Known(100), DecodeBlocks: Known(7), QPS: Known(1. / 60)}
+	want := Load{Requests: Known(1), Queued: Known(1), PrefillTokens: Known(36), PromptTokens: Known(100), DecodeBlocks: Known(7), QPS: Known(1. / 60)}
 	require.Equal(t, want, loadOf(t, a, 1))
 
 	require.NoError(t, f.FirstToken())
 	require.NoError(t, f.FirstToken(), "again is the same")
-	want.PrefillTokens = Known(0)
+	want.PrefillTokens, want.Queued = Known(0), Known(0)
 	require.Equal(t, want, loadOf(t, a, 1))
 	require.NoError(t, f.Output(20)) // 120 tokens, 8 blocks
 	require.NoError(t, f.Output(3), "never goes down")
@@ -50,7 +50,7 @@ func TestInFlightLife(t *testing.T) {
 	require.Equal(t, want, loadOf(t, a, 1))
 
 	require.NoError(t, f.Finish())
-	want = Load{Requests: Known(0), PrefillTokens: Known(0), PromptTokens: Known(0), DecodeBlocks: Known(0), QPS: Known(1. / 60)}
+	want = Load{Requests: Known(0), Queued: Known(0), PrefillTokens: Known(0), PromptTokens: Known(0), DecodeBlocks: Known(0), QPS: Known(1. / 60)}
 	require.Equal(t, want, loadOf(t, a, 1))
 	for _, again := range []error{f.Finish(), f.Fail(), f.FirstToken(), f.Output(9), f.Served(2, 0), Flight{}.Finish()} {
 		require.ErrorIs(t, again, ErrEnded)
@@ -237,7 +237,7 @@ func TestInFlightAgainstRecount(t *testing.T) {
 			}
 			for w := range known {
 				var want Load
-				var requests, prefill, prompt, blocks int
+				var requests, queued, prefill, prompt, blocks int
 				for _, e := range all {
 					if e.gone || !e.counted || e.w != w {
 						continue
@@ -246,12 +246,13 @@ func TestInFlightAgainstRecount(t *testing.T) {
 					prompt += e.prompt
 					blocks += (e.prompt + e.out + 15) / 16
 					if !e.streaming {
+						queued++
 						prefill += e.uncached
 					}
 				}
 				got := loadOf(t, a, w)
 				want = got
-				want.Requests, want.PrefillTokens = Known(float64(requests)), Known(float64(prefill))
+				want.Requests, want.Queued, want.PrefillTokens = Known(float64(requests)), Known(float64(queued)), Known(float64(prefill))
 				want.PromptTokens, want.DecodeBlocks = Known(float64(prompt)), Known(float64(blocks))
 				require.Equal(t, want, got)
 			}

@@ -73,6 +73,7 @@ const (
 	Waiting
 	KVUsage
 	Requests
+	Queued
 	PrefillTokens
 	PromptTokens
 	DecodeBlocks
@@ -82,8 +83,8 @@ const (
 	numSignals
 )
 
-var signalNames = [numSignals]string{"running", "waiting", "kv-usage", "requests", "prefill-tokens",
-	"prompt-tokens", "decode-blocks", "qps", "rtt", "cache-size"}
+var signalNames = [numSignals]string{"running", "waiting", "kv-usage", "requests", "queued",
+	"prefill-tokens", "prompt-tokens", "decode-blocks", "qps", "rtt", "cache-size"}
 
 // String returns the name of the signal.
 func (s Signal) String() string {
@@ -104,6 +105,8 @@ func (s Signal) Of(l *Load) Gauge {
 		return l.KVUsage
 	case Requests:
 		return l.Requests
+	case Queued:
+		return l.Queued
 	case PrefillTokens:
 		return l.PrefillTokens
 	case PromptTokens:
