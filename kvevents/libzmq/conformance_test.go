@@ -28,15 +28,18 @@ func pauses() []time.Duration {
 
 // The pure Go transport against real libzmq.
 func TestConformanceNative(t *testing.T) {
+	t.Parallel()
 	zmtptest.Suite{Transport: zmtp.Native, Peers: peers, TellsLoss: true, Pauses: pauses()}.Run(t)
 }
 
 // This transport against real libzmq.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	zmtptest.Suite{Transport: Transport{}, Peers: peers, Pauses: pauses()}.Run(t)
 }
 
 // This transport against the sockets of the pure Go one.
 func TestConformanceNativePeers(t *testing.T) {
+	t.Parallel()
 	zmtptest.Suite{Transport: Transport{}, Peers: zmtptest.Native}.Run(t)
 }
