@@ -8,7 +8,7 @@
 #
 #   PYTHON    the Python to build the environment with (default python3)
 #   VENVS     where environments are kept (default .venv-golden in the checkout), one folder a release, 5 GB or more
-#   OUT       keep the regenerated files in this folder
+#   OUT       keep what was made in this folder, to be added to testdata if it is new (see testdata/README.md)
 set -euo pipefail
 version=${1:?usage: golden.sh VERSION|latest}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -46,21 +46,21 @@ committed() {
   done
 }
 
-# make_file FILE VERSION: writes $out/FILE as its committed namesake was written, with VERSION in its header.
+# make_file FILE AS: writes $out/FILE with the seeds that the committed file AS was made with.
 make_file() {
-  local file=$1 label=$2
-  gzip -dc "$vectors/$file.gz" > "$scratch/committed.jsonl"
-  case $file in
-    *-seed0.jsonl) PYTHONHASHSEED=0 "$venv/bin/python" "$here/generate.py" "$out/$file" 1 "$label" ;;
-    *-unset.jsonl) env -u PYTHONHASHSEED "$venv/bin/python" "$here/replay.py" "$scratch/committed.jsonl" "$out/$file" 3 "$label" ;;
-    *) echo "golden: $file: no rule how it was made" >&2; return 1 ;;
+  local file=$1 as=$2
+  gzip -dc "$vectors/$as.gz" > "$scratch/committed.jsonl"
+  case $as in
+    *-seed0.jsonl) PYTHONHASHSEED=0 "$venv/bin/python" "$here/generate.py" "$out/$file" 1 "$version" ;;
+    *-unset.jsonl) env -u PYTHONHASHSEED "$venv/bin/python" "$here/replay.py" "$scratch/committed.jsonl" "$out/$file" 3 "$version" ;;
+    *) echo "golden: $as: no rule how it was made" >&2; return 1 ;;
   esac > "$scratch/log" 2>&1 || { cat "$scratch/log" >&2; return 1; }
 }
 
 passed=0 failed=0
 for file in $(committed "vllm-$version-*.jsonl.gz"); do
   start=$SECONDS
-  make_file "$file" "$version"
+  make_file "$file" "$file"
   if cmp -s "$scratch/committed.jsonl" "$out/$file"; then
     echo "golden: $file: byte-equal, $(wc -c < "$out/$file") bytes, $((SECONDS - start)) s"
     passed=$((passed + 1))
@@ -84,9 +84,8 @@ elif [[ $known == *+xxhash* ]]; then
 fi
 if [[ $file != "vllm-$version-seed0.jsonl" ]]; then
   start=$SECONDS
-  era=${file#vllm-}
-  make_file "$file" "${era%-seed0.jsonl}"
-  if "$python" "$here/compare.py" "$scratch/committed.jsonl" "$out/$file" $newer; then
+  make_file "vllm-$version-seed0.jsonl" "$file"
+  if "$python" "$here/compare.py" "$scratch/committed.jsonl" "$out/vllm-$version-seed0.jsonl" $newer; then
     echo "golden: $version answers as $file, $((SECONDS - start)) s"
     passed=$((passed + 1))
   else
