@@ -147,8 +147,9 @@ type cut struct {
 	matcher *matcher
 	u       *unidata.Tables
 	text    string
-	scanned int // where the search goes on
-	done    int // what has been given out
+	marks   bool // spaces in the text are marks, no white space
+	scanned int  // where the search goes on
+	done    int  // what has been given out
 }
 
 // next returns the next added token and where it and the text before it
@@ -190,7 +191,7 @@ func (c *cut) wordAfter(i int) bool {
 func (c *cut) spaceBefore(i int) int {
 	for i > 0 {
 		r, n := utf8.DecodeLastRuneInString(c.text[:i])
-		if c.u.Flags(r)&unidata.Space == 0 {
+		if !c.isSpace(r) {
 			break
 		}
 		i -= n
@@ -201,10 +202,14 @@ func (c *cut) spaceBefore(i int) int {
 func (c *cut) spaceAfter(i int) int {
 	for i < len(c.text) {
 		r, n := utf8.DecodeRuneInString(c.text[i:])
-		if c.u.Flags(r)&unidata.Space == 0 {
+		if !c.isSpace(r) {
 			break
 		}
 		i += n
 	}
 	return i
+}
+
+func (c *cut) isSpace(r rune) bool {
+	return c.u.Flags(r)&unidata.Space != 0 && !(c.marks && r == ' ')
 }

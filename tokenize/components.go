@@ -167,11 +167,8 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 		if all.PrependScheme != nil {
 			scheme = *all.PrependScheme
 		}
-		if all.AddPrefixSpace != nil && !*all.AddPrefixSpace {
-			if all.PrependScheme != nil && scheme != "never" {
-				return invalid("pre_tokenizer: add_prefix_space contradicts prepend_scheme")
-			}
-			scheme = "never"
+		if all.AddPrefixSpace != nil && !*all.AddPrefixSpace && scheme != "never" {
+			return invalid("pre_tokenizer: add_prefix_space contradicts prepend_scheme")
 		}
 		switch scheme {
 		case "always":

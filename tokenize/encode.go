@@ -85,7 +85,7 @@ func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
 	if s.t.normal.empty() {
 		return s.segment(dst, text, first)
 	}
-	c := cut{matcher: &s.t.normal, u: s.t.u, text: text}
+	c := cut{matcher: &s.t.normal, u: s.t.u, text: text, marks: s.t.marked}
 	for {
 		before, start, _, token, ok := c.next()
 		if before < start {

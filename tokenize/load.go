@@ -100,7 +100,7 @@ func (t *Tokenizer) compile(f *file, s *scanner, o Options) error {
 	if marked {
 		ops[len(ops)-1] = normOp{kind: normReplace, old: spaceMark, new: " "}
 	}
-	t.ops = ops
+	t.ops, t.marked = ops, marked
 	if err := t.pre.read(f.preTokenizer, marked, 0); err != nil {
 		return err
 	}

@@ -47,6 +47,7 @@ type Tokenizer struct {
 	u        *unidata.Tables
 	maxText  int
 	ops      []normOp
+	marked   bool // the normalizer leaves no space; the last of ops makes marks spaces
 	pre      pretokenizer
 	model    bpe
 	cuts     cutTable
