@@ -1,11 +1,12 @@
 package kvevents
 
 import (
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -14,12 +15,19 @@ import (
 
 // The model test runs a stream against an engine, a network and a replay
 // endpoint that all fail at random, beside an oracle that knows the truth.
-// "make model-test STEPS=N SEED=S" runs it for longer.
+// "make model-test STEPS=N SEED=S" runs it for longer; with STEPS=1 it runs
+// the one seed and logs what happens if it fails.
 
-var (
-	modelSteps = flag.Int("model.steps", 30000, "steps of the model test, over all its configurations")
-	modelSeed  = flag.Uint64("model.seed", 0, "seed of the model test; 0 takes a fixed one")
-)
+// fromEnv reads a number from the environment.
+func fromEnv(t *testing.T, name string, def uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return def
+	}
+	v, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err, name)
+	return v
+}
 
 // engine is the publisher with its cache, and what the oracle remembers of it.
 type engine struct {
@@ -81,10 +89,11 @@ type delivery struct {
 // model is one run.
 type model struct {
 	*testing.T
-	rng *rand.Rand
-	e   *engine
-	o   StreamOptions
-	s   *Stream
+	seed uint64
+	rng  *rand.Rand
+	e    *engine
+	o    StreamOptions
+	s    *Stream
 
 	now     time.Time
 	conn    uint64 // 0: the transport does not tell
@@ -104,9 +113,9 @@ type model struct {
 	silent  bool // and nothing could have told
 	clean   bool // cleared, and nothing applied since
 	next    uint64
-	lossy   bool
 	perfect bool // faults are off
-	exact   int  // checks of each kind
+	verbose bool
+	exact   int // checks of each kind
 	below   int
 }
 
@@ -175,7 +184,7 @@ func (m *model) check() {
 
 // note logs what happens, when one run is asked for.
 func (m *model) note(format string, args ...any) {
-	if *modelSteps == 1 {
+	if m.verbose {
 		st := m.s.Status(m.now)
 		m.Logf("%v (%v next %d life %d excess %v unverified %v)", fmt.Sprintf(format, args...), st.State, st.Next, m.life, st.Excess, st.Unverified)
 	}
@@ -356,10 +365,7 @@ func (m *model) settle() {
 }
 
 func TestModel(t *testing.T) {
-	seed := *modelSeed
-	if seed == 0 {
-		seed = 20
-	}
+	steps, first := fromEnv(t, "STEPS", 30_000), fromEnv(t, "SEED", 20)
 	type config struct {
 		replay, tells bool
 		policy        LossPolicy
@@ -375,45 +381,50 @@ func TestModel(t *testing.T) {
 			}
 		}
 	}
-	perRun := 300
-	runs := max(*modelSteps/perRun/len(configs), 1)
+	const perRun = 300
 	var exact, below int
 	var total StreamStats
-	for run := range runs {
-		for i := range configs {
-			seed := seed + uint64(run*len(configs)+i)
-			c := configs[seed%uint64(len(configs))]
-			t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-				rng := rand.New(rand.NewPCG(seed, 1))
-				m := &model{T: t, rng: rng, now: sec(0), tells: c.tells, index: map[uint64]int{}, life: -1,
-					e: &engine{rng: rng, clock: 1.7e9, keep: c.keep, truth: map[[2]uint64]map[uint64]int{}, lives: map[float64]int{}},
-					o: StreamOptions{Replay: c.replay, OnLoss: c.policy, Decay: 20 * time.Second, PendingBatches: c.pending}}
-				m.e.restart()
-				var err error
-				m.s, err = NewStream(m.o, m)
-				require.NoError(t, err)
-				for range rng.IntN(20) {
-					m.e.publish()
-				}
-				m.reconnect()
-				for range perRun {
-					m.step()
-				}
-				m.settle()
-				exact += m.exact
-				below += m.below
-				st := m.s.Stats()
-				total.Applied += st.Applied
-				total.Losses += st.Losses
-				total.Restarts += st.Restarts
-				total.Replays += st.Replays
-				total.Failures += st.Failures
-			})
-			if t.Failed() {
-				t.Fatalf("seed %d, %+v: rerun with -model.seed=%d -model.steps=1", seed, c, seed)
-			}
-		}
+	for seed := first; seed == first || (seed-first)*perRun < steps; seed++ {
+		c := configs[seed%uint64(len(configs))]
+		m := newModel(t, seed, c.tells, c.keep, StreamOptions{Replay: c.replay, OnLoss: c.policy, Decay: 20 * time.Second, PendingBatches: c.pending})
+		m.verbose = steps == 1
+		m.run(perRun)
+		exact += m.exact
+		below += m.below
+		st := m.s.Stats()
+		total.Applied += st.Applied
+		total.Losses += st.Losses
+		total.Restarts += st.Restarts
+		total.Replays += st.Replays
+		total.Failures += st.Failures
 	}
-	t.Logf("seed %d, %d runs of %d configurations: %d checks for equality, %d for no excess; %d batches, %d losses, %d restarts, %d replays, %d of them failed",
-		seed, runs, len(configs), exact, below, total.Applied, total.Losses, total.Restarts, total.Replays, total.Failures)
+	t.Logf("seeds from %d, %d steps: %d checks for equality, %d for no excess; %d batches, %d losses, %d restarts, %d replays, %d of them failed",
+		first, steps, exact, below, total.Applied, total.Losses, total.Restarts, total.Replays, total.Failures)
+}
+
+func newModel(t *testing.T, seed uint64, tells bool, keep int, o StreamOptions) *model {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	m := &model{T: t, rng: rng, now: sec(0), tells: tells, index: map[uint64]int{}, life: -1, o: o, seed: seed,
+		e: &engine{rng: rng, clock: 1.7e9, keep: keep, truth: map[[2]uint64]map[uint64]int{}, lives: map[float64]int{}}}
+	m.e.restart()
+	var err error
+	m.s, err = NewStream(o, m)
+	require.NoError(t, err)
+	return m
+}
+
+func (m *model) run(steps int) {
+	defer func() {
+		if m.Failed() {
+			m.Logf("seed %d, tells %v, %+v; log: STEPS=1 SEED=%d", m.seed, m.tells, m.o, m.seed)
+		}
+	}()
+	for range m.rng.IntN(20) {
+		m.e.publish()
+	}
+	m.reconnect()
+	for range steps {
+		m.step()
+	}
+	m.settle()
 }
