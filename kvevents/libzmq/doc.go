@@ -13,8 +13,8 @@
 //   - A slow consumer loses messages at the publisher, unsaid, since libzmq stops
 //     reading a connection whose queue is full. No *zmtp.LossError is returned;
 //     gaps show in sequence numbers only.
-//   - Options.ReceiveBytes, MaxMessageBytes, MaxParts and MaxPeers have no
-//     counterpart and are not enforced: a peer that sends a message of endless
+//   - Options.ReceiveBytes, MaxMessageBytes, MaxBuffered, MaxParts and MaxPeers
+//     have no counterpart and are not enforced: a peer that sends a message of endless
 //     parts is held in memory. Use the native transport where peers are not
 //     trusted, or CURVE, which keeps strangers out.
 //   - Options.DialContext is refused.

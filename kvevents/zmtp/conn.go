@@ -22,9 +22,12 @@ type conn struct {
 	minor    byte
 	identity string
 
-	in   *inbox
-	out  outbox
-	subs topics // of the peer, for a Pub; guarded by socket.mu
+	in  *inbox
+	out outbox
+
+	// Guarded by socket.mu.
+	subs       topics // of the peer, for a Pub
+	assembling int64  // bytes reserved for the message being assembled
 
 	// Of the reader.
 	beat heartbeat
@@ -54,6 +57,7 @@ func newConn(s *socket, nc net.Conn, endpoint string, in *inbox, accepted bool) 
 			parts:   uint64(s.opt.MaxParts),
 		},
 	}
+	c.lim.reserve = func(bytes int) error { return s.reserve(c, int64(bytes)) }
 	c.beat.nc = nc
 	c.out.wake = make(chan struct{}, 1)
 	return c
@@ -184,6 +188,11 @@ const (
 
 // begin makes ready for the next message.
 func (c *conn) begin() {
+	if c.assembling != 0 { // written by this goroutine only
+		c.s.mu.Lock()
+		c.s.unreserve(c)
+		c.s.mu.Unlock()
+	}
 	if c.asm != nil && cap(c.asm.buf) > keptBuffer {
 		c.asm.free()
 		c.asm = nil

@@ -29,7 +29,8 @@
 // limits in [Options] allow: lengths are checked before anything is allocated,
 // and a buffer grows only with bytes that have arrived. A handshake has a
 // deadline. Peers of one socket are served in turn, each from its own queue, so
-// one that floods does not displace the others.
+// one that floods does not displace the others; and what all of them may have
+// buffered together is bounded by Options.MaxBuffered.
 //
 // # What it does not do
 //

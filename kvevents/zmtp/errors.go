@@ -118,16 +118,17 @@ func (e *ProtocolError) Error() string { return "zmtp: " + e.Reason }
 // limit of Options. The connection is closed because the stream cannot be
 // followed past the excess without reading it.
 type LimitError struct {
-	// What is exceeded: "frame bytes", "message bytes", "message parts" or
-	// "command bytes".
+	// What is exceeded: "frame bytes", "message bytes", "message parts",
+	// "command bytes", or "buffered bytes" for more than the share of the
+	// connection in Options.MaxBuffered.
 	What string
-	// Got is the size announced by the peer, Limit the largest accepted.
+	// Got is what the peer announced or sent, Limit the most that is accepted.
 	Got, Limit uint64
 }
 
 // Error tells what was exceeded by how much.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("zmtp: peer announced %d %s, the limit is %d", e.Got, e.What, e.Limit)
+	return fmt.Sprintf("zmtp: peer sent or announced %d %s, the limit is %d", e.Got, e.What, e.Limit)
 }
 
 // PeerError is the reason of a HandshakeFailed event when the peer refused the

@@ -60,10 +60,16 @@ func unexpectedEOF(err error) error {
 const readChunk = 64 << 10
 
 // readBody appends size bytes to the packet. The buffer grows with what has
-// arrived, so that a large size that is only announced costs one chunk.
-func readBody(r *bufio.Reader, p *packet, size uint64) error {
+// arrived, so that a large size that is only announced costs one chunk. Beyond
+// one, reserve is asked first for what the buffer will hold; nil allows all.
+func readBody(r *bufio.Reader, p *packet, size uint64, reserve func(int) error) error {
 	for size > 0 {
 		n := int(min(size, uint64(max(readChunk, len(p.buf)))))
+		if need := len(p.buf) + n; need > readChunk && need > cap(p.buf) && reserve != nil {
+			if err := reserve(max(need, 2*cap(p.buf))); err != nil {
+				return err
+			}
+		}
 		p.grow(n)
 		at := len(p.buf)
 		p.buf = p.buf[:at+n]
@@ -79,6 +85,7 @@ func readBody(r *bufio.Reader, p *packet, size uint64) error {
 // limits bounds one message of a peer.
 type limits struct {
 	frame, message, parts uint64
+	reserve               func(int) error // see readBody
 }
 
 // readMessageFrame reads the body of a frame of a message whose header has been
@@ -93,7 +100,7 @@ func (l *limits) readMessageFrame(r *bufio.Reader, p *packet, size uint64) error
 	if parts := uint64(len(p.ends)) + 1; parts > l.parts {
 		return &LimitError{What: "message parts", Got: parts, Limit: l.parts}
 	}
-	if err := readBody(r, p, size); err != nil {
+	if err := readBody(r, p, size, l.reserve); err != nil {
 		return err
 	}
 	p.ends = append(p.ends, len(p.buf))

@@ -21,10 +21,10 @@ func TestHostilePublisher(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes, reason string
 	}{
-		"frame of 2^63":          {long(0, 1<<63), "announced 9223372036854775808 frame bytes, the limit is 67108864"},
+		"frame of 2^63":          {long(0, 1<<63), "9223372036854775808 frame bytes, the limit is 67108864"},
 		"frame over limit":       {long(0, 64<<20+1), "frame bytes"},
-		"message over limit":     {long(flagMore, 1<<10) + strings.Repeat("x", 1<<10) + long(0, 4<<10), "announced 5120 message bytes, the limit is 4096"},
-		"endless multipart":      {strings.Repeat("\x01\x00", 2000), "announced 9 message parts, the limit is 8"},
+		"message over limit":     {long(flagMore, 1<<10) + strings.Repeat("x", 1<<10) + long(0, 4<<10), "5120 message bytes, the limit is 4096"},
+		"endless multipart":      {strings.Repeat("\x01\x00", 2000), "9 message parts, the limit is 8"},
 		"command of 2^63":        {long(flagCommand, 1<<63), "command bytes"},
 		"command without a name": {"\x04\x00", "without a name"},
 		"command name cut off":   {"\x04\x02\x05x", "without a name"},
@@ -238,4 +238,75 @@ func TestTooManySubscriptions(t *testing.T) {
 			require.ErrorAs(t, seen.of(Disconnected)[0].Err, &limit)
 		})
 	}
+}
+
+// All connections together have a bound; who uses much is cut off before who
+// uses little.
+func TestMaxBuffered(t *testing.T) {
+	var seen events
+	sub := open(t, NewSub, Options{MaxBuffered: 1 << 20, Monitor: &seen})
+	require.NoError(t, sub.Subscribe("kv"))
+	held := func() int64 {
+		sub.mu.Lock()
+		defer sub.mu.Unlock()
+		return sub.buffered
+	}
+	join := func() *peer {
+		p := connect(sub.socket)
+		require.NoError(t, p.handshake("PUB", "", 1))
+		p.discard()
+		return p
+	}
+	greedy, modest := join(), join()
+	for range 20 {
+		require.NoError(t, greedy.send("kv", string(make([]byte, 100_000))))
+	}
+	eventually(t, "arrival", func() bool { return sub.Stats().Received == 20 })
+	require.Less(t, sub.Stats().Waiting, 10)
+	require.LessOrEqual(t, held(), int64(1<<20))
+	for range 3 {
+		require.NoError(t, modest.send("kv", string(make([]byte, 100_000))))
+	}
+	eventually(t, "arrival", func() bool { return sub.Stats().Received == 23 })
+	var m Message
+	fromModest := 0
+	for sub.Stats().Waiting > 0 {
+		if err := sub.Recv(testContext(t), &m); err == nil && m.Peer == 2 {
+			fromModest++
+		}
+	}
+	require.Equal(t, 3, fromModest)
+	require.Zero(t, held())
+
+	// A large message nobody subscribed to leaves nothing behind.
+	require.NoError(t, modest.send("other", string(make([]byte, 400_000))))
+	eventually(t, "filtering", func() bool { return sub.Stats().Filtered == 1 })
+	eventually(t, "release", func() bool { return held() == 0 })
+
+	// One incomplete message that is too much.
+	go func() {
+		greedy.nc.Write(binaryHeader(60 << 20))
+		io.CopyN(greedy.nc, zeros{}, 60<<20)
+	}()
+	eventually(t, "disconnection", func() bool { return len(seen.of(Disconnected)) == 1 })
+	var limit *LimitError
+	require.ErrorAs(t, seen.of(Disconnected)[0].Err, &limit)
+	require.Equal(t, "buffered bytes", limit.What)
+	eventually(t, "release", func() bool { return held() == 0 })
+	require.NoError(t, modest.send("kv", "still here"))
+	for {
+		if err := sub.Recv(testContext(t), &m); err == nil {
+			require.Equal(t, "still here", string(m.Frames[1]))
+			break
+		}
+	}
+}
+
+func binaryHeader(size int) []byte { return appendHeader(nil, 0, size) }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }

@@ -54,21 +54,23 @@ type inbox struct {
 
 func (b *inbox) empty() bool { return b.packets.n == 0 && b.lost == 0 }
 
-// offer queues a packet, or counts it as lost when the inbox is full. It says
-// whether it was queued.
-func (b *inbox) offer(p *packet, maxMessages int, maxBytes int64) bool {
-	cost := p.cost()
-	if b.packets.n > 0 && (b.packets.n >= maxMessages || b.bytes+cost > maxBytes) {
+// room says whether the inbox is below its own high-water mark.
+func (b *inbox) room(p *packet, maxMessages int, maxBytes int64) bool {
+	return b.packets.n == 0 || b.packets.n < maxMessages && b.bytes+p.cost() <= maxBytes
+}
+
+// put queues a packet, or counts it as lost when there is no room.
+func (b *inbox) put(p *packet, room bool) {
+	if !room {
 		// Losses of two connections in a row are told as one, of the later.
 		b.lost++
 		b.lostPeer = p.peer
-		return false
+		return
 	}
 	p.lost, p.lostPeer = b.lost, b.lostPeer
 	b.lost = 0
 	b.packets.push(p)
-	b.bytes += cost
-	return true
+	b.bytes += p.cost()
 }
 
 // take returns the next packet, or the next loss.

@@ -144,9 +144,10 @@ func TestInboxAgainstModel(t *testing.T) {
 			if r.IntN(2) == 0 {
 				p := &packet{buf: append(make([]byte, 0, 1<<(6+r.IntN(6))), byte(id>>8), byte(id))}
 				fits := messages == 0 || messages < int64(maxMessages) && bytes+p.cost() <= maxBytes
-				if in.offer(p, maxMessages, maxBytes) != fits {
+				if in.room(p, maxMessages, maxBytes) != fits {
 					t.Fatalf("seed %d: message %d: fits=%v", seed, id, fits)
 				}
+				in.put(p, fits)
 				switch {
 				case fits:
 					model = append(model, item{id: id})

@@ -2,6 +2,7 @@ package zmtp
 
 import (
 	"context"
+	"math"
 	"net"
 	"time"
 )
@@ -13,6 +14,7 @@ const (
 	DefaultSendMessages      = 1_000
 	DefaultMaxFrameBytes     = 64 << 20
 	DefaultMaxMessageBytes   = 128 << 20
+	DefaultMaxBuffered       = 1 << 30
 	DefaultMaxParts          = 1_024
 	DefaultMaxPeers          = 1_024
 	DefaultDialTimeout       = 5 * time.Second
@@ -49,6 +51,12 @@ type Options struct {
 	MaxFrameBytes   int64
 	MaxMessageBytes int64
 	MaxParts        int
+
+	// MaxBuffered bounds what all connections together may hold of received
+	// messages, complete and incomplete, in bytes. Beyond it, a connection that
+	// holds more than an equal share loses messages as at its high-water mark,
+	// or is disconnected when it is one incomplete message that is too much.
+	MaxBuffered int64
 
 	// MaxPeers bounds the connections a bound socket accepts at one time. A
 	// connection that is gone counts until Recv has taken what it left.
@@ -176,6 +184,7 @@ func (o Options) WithDefaults() (Options, error) {
 		{"ReceiveBytes", &o.ReceiveBytes, DefaultReceiveBytes},
 		{"MaxFrameBytes", &o.MaxFrameBytes, DefaultMaxFrameBytes},
 		{"MaxMessageBytes", &o.MaxMessageBytes, DefaultMaxMessageBytes},
+		{"MaxBuffered", &o.MaxBuffered, DefaultMaxBuffered},
 	} {
 		if *f.p < 0 {
 			return o, optionError(f.name, "%d is negative; 0 means the default %d", *f.p, f.def)
@@ -184,6 +193,8 @@ func (o Options) WithDefaults() (Options, error) {
 			*f.p = f.def
 		}
 	}
+	// A buffer doubles, and its size must fit an int.
+	o.MaxMessageBytes = min(o.MaxMessageBytes, math.MaxInt/4)
 	for _, f := range []struct {
 		name string
 		p    *time.Duration

@@ -31,6 +31,7 @@ func TestOptions(t *testing.T) {
 		"SendMessages":     {SendMessages: -1},
 		"MaxFrameBytes":    {MaxFrameBytes: -1},
 		"MaxMessageBytes":  {MaxMessageBytes: -1},
+		"MaxBuffered":      {MaxBuffered: -1},
 		"MaxParts":         {MaxParts: -1},
 		"MaxPeers":         {MaxPeers: -1},
 		"DialTimeout":      {DialTimeout: -1},

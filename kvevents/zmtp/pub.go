@@ -76,7 +76,9 @@ func (p *pubRole) prefixed() bool     { return false }
 
 func (p *pubRole) attach(c *conn) error {
 	// A subscriber sends subscriptions only.
-	c.lim = limits{frame: min(c.lim.frame, maxTopic+1), message: min(c.lim.message, maxTopic+1), parts: 1}
+	c.lim.frame = min(c.lim.frame, maxTopic+1)
+	c.lim.message = min(c.lim.message, maxTopic+1)
+	c.lim.parts = 1
 	return nil
 }
 

@@ -44,6 +44,8 @@ type socket struct {
 	lastPeer  uint64
 	ready     fifo[*inbox] // inboxes that are not empty, in turn
 	waiting   int
+	buffered  int64 // of Options.MaxBuffered
+	orphans   int   // inboxes whose connection is gone
 	stats     Stats
 }
 
@@ -120,6 +122,7 @@ func (s *socket) detach(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.role.detach(c)
+	s.unreserve(c)
 	s.attached = slices.DeleteFunc(s.attached, func(a *conn) bool { return a == c })
 	s.stats.Disconnects++
 	if !c.accepted {
@@ -129,6 +132,7 @@ func (s *socket) detach(c *conn) {
 		s.accepted--
 	} else {
 		c.in.orphan = true
+		s.orphans++
 	}
 }
 
@@ -157,6 +161,7 @@ func (s *socket) forgetPending(c *conn) {
 func (s *socket) push(c *conn) {
 	p := c.complete()
 	s.mu.Lock()
+	s.unreserve(c)
 	dropping := c.in.lost > 0
 	queued := s.enqueue(c.in, p)
 	s.mu.Unlock()
@@ -175,9 +180,11 @@ func (s *socket) enqueue(in *inbox, p *packet) bool {
 	for _, f := range p.frames {
 		s.stats.ReceivedBytes += uint64(len(f))
 	}
-	queued := in.offer(p, s.opt.ReceiveMessages, s.opt.ReceiveBytes)
+	queued := in.room(p, s.opt.ReceiveMessages, s.opt.ReceiveBytes) && s.fits(in.bytes+p.cost(), p.cost())
+	in.put(p, queued)
 	if queued {
 		s.waiting++
+		s.buffered += p.cost()
 	} else {
 		s.stats.ReceiveDropped++
 	}
@@ -198,6 +205,7 @@ func (s *socket) dequeue() (p *packet, lost *LossError, ok bool) {
 	p, lost = in.take()
 	if p != nil {
 		s.waiting--
+		s.buffered -= p.cost()
 	}
 	if !in.empty() {
 		s.ready.push(in)
@@ -206,6 +214,7 @@ func (s *socket) dequeue() (p *packet, lost *LossError, ok bool) {
 	in.listed = false
 	if in.orphan {
 		in.orphan = false
+		s.orphans--
 		s.accepted--
 	}
 	return p, lost, true
