@@ -29,6 +29,7 @@ type Chain struct {
 	size    int
 	scratch [32]byte
 	enc     encoder
+	span    span
 }
 
 // Start makes c ready to hand out the hashes of p from its first block on,
@@ -67,6 +68,7 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	c.narrow.set(p.Tokens)
 	c.wide.set(p.WideTokens)
 	c.blocks, c.items = blocks, itemCursor{items: p.Items}
+	c.span.reset()
 	c.bare = p.LoRA == nil && len(p.Items) == 0 && (p.Embeds == nil || h.era.embeds == embedsIgnored)
 	c.size = copy(c.digest[:], digest)
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
@@ -147,6 +149,9 @@ func (c *Chain) step() bool {
 	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
 		return false
 	}
+	if c.h.memo != nil && c.remembered(start) {
+		return true
+	}
 	msg := c.message(start)
 	if c.h.opt.Algorithm.xxh() {
 		sum := xxh3.Hash128(msg)
@@ -157,6 +162,7 @@ func (c *Chain) step() bool {
 	}
 	c.size = c.h.opt.Algorithm.Size()
 	c.blocks++
+	c.collect()
 	return true
 }
 
@@ -197,6 +203,7 @@ func (c *Chain) release() {
 	c.h, c.prompt, c.items = nil, Prompt{}, itemCursor{}
 	c.narrow.set(nil)
 	c.wide.set(nil)
+	c.span.reset()
 	clear(c.enc.few[:cap(c.enc.few)])
 	clear(c.enc.many)
 	if cap(c.enc.buf) > maxPooledBuffer {

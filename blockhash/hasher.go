@@ -1,6 +1,7 @@
 package blockhash
 
 import (
+	"encoding/binary"
 	"fmt"
 )
 
@@ -24,14 +25,20 @@ type Options struct {
 	// object, which pickle writes as a back reference. In a served engine they
 	// are not, so the default is false; CBOR does not differ.
 	SharedObjects bool
+	// MemoBytes bounds a memory of digests of prompts seen before, so that the
+	// next turn of a conversation hashes its new blocks only. Default 0: off.
+	// A block of SHA-256 takes about 39 bytes, so 64 MiB remember 1.7 million
+	// blocks. See [Hasher.MemoStats].
+	MemoBytes int64
 }
 
-// Hasher computes block hashes of one engine configuration. It is immutable
-// and safe for concurrent use; use it by pointer, as [New] returns it.
+// Hasher computes block hashes of one engine configuration. But for its memo
+// it is immutable, and it is safe for concurrent use; use it by pointer, as [New] returns it.
 type Hasher struct {
 	opt  Options
 	era  *era
 	root []byte // NONE_HASH: 16 or 32 bytes
+	memo *memo  // nil when off
 }
 
 // New compiles options into a Hasher. Errors wrap [ErrScheme], [ErrAlgorithm],
@@ -46,6 +53,9 @@ func New(opt Options) (*Hasher, error) {
 		return nil, err
 	}
 	h.root = root
+	if opt.MemoBytes > 0 {
+		h.memo = newMemo(opt.MemoBytes)
+	}
 	return h, nil
 }
 
@@ -70,6 +80,8 @@ func (h *Hasher) validate() error {
 		return optionError("BlockSize is %d: want 1 to %d tokens", o.BlockSize, maxBlockSize)
 	case o.Lookahead < 0 || o.Lookahead > maxLookahead:
 		return optionError("Lookahead is %d: want 0 to %d tokens", o.Lookahead, maxLookahead)
+	case o.MemoBytes < 0:
+		return optionError("MemoBytes is %d: want 0 (off) or more", o.MemoBytes)
 	case o.Lookahead > 0 && !e.lookahead:
 		return optionError("Lookahead is %d: %v hashes no lookahead tokens, vLLM does from 0.33 on", o.Lookahead, o.Scheme)
 	}
@@ -128,8 +140,11 @@ func (h *Hasher) Blocks(tokens int) int {
 // hashes (VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=1, the default): the last eight
 // bytes, big-endian. Of a shorter digest it takes what there is.
 func KeyOf(digest []byte) uint64 {
+	if n := len(digest); n >= 8 {
+		return binary.BigEndian.Uint64(digest[n-8:])
+	}
 	var key uint64
-	for _, b := range digest[max(len(digest)-8, 0):] {
+	for _, b := range digest {
 		key = key<<8 | uint64(b)
 	}
 	return key
