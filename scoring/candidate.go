@@ -100,6 +100,9 @@ type Match struct {
 	// Active is the number of the prompt's blocks that running requests of
 	// the worker hold at this moment, so that they need no new memory.
 	Active int32
+	// Speculative is how many of Blocks[GPU] are not confirmed by the engine
+	// but brought by requests on their way there; see [Speculation].
+	Speculative int32
 	// Score is the prefix weighted by medium, in blocks.
 	Score float64
 }
