@@ -196,14 +196,10 @@ func (c *ContentMap) Clear(on ...Medium) error {
 
 // EngineClear is [Index.EngineClear] for a worker matched by content.
 func (c *ContentMap) EngineClear(behind bool) error {
-	c.index.mu.RLock()
-	k := c.index.worker(c.worker)
-	if k == nil {
-		c.index.mu.RUnlock()
-		return ErrUnknownWorker
+	on, err := c.index.clearedBy(c.worker, behind)
+	if err != nil {
+		return err
 	}
-	on := k.cleared(behind)
-	c.index.mu.RUnlock()
 	return c.clear(on)
 }
 

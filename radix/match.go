@@ -5,7 +5,7 @@ import (
 	"math/bits"
 )
 
-// ErrQuery is wrapped by the errors of [Index.Match].
+// ErrQuery is wrapped by the errors of [Index.Match] and [Index.Prefixes].
 const ErrQuery = constError("radix: invalid query")
 
 // Source hands out the keys of a prompt one by one, in order; ok is false after
@@ -20,7 +20,8 @@ type Query struct {
 	// Keys are the chained keys of the prompt's hash units from the start.
 	Keys []uint64
 	// Source is asked for further keys after Keys. It is called from Match only,
-	// by the calling goroutine, and must not call methods of the index.
+	// by the calling goroutine. What is removed from the index meanwhile cannot
+	// be reused until the match ends, so it should not block for long.
 	Source Source
 	// Tokens is the prompt's length. With 0, which stands for unknown, blocks are
 	// matched and no tokens predicted.
@@ -43,10 +44,11 @@ type Result struct {
 	// Keys is how many keys were looked at.
 	Keys int
 
-	blocks  []int32
-	keys    [][]uint64 // presence by (candidate, holder)
-	scratch []uint64
-	cands   []candidate
+	walk     walk
+	blocks   []int32
+	scratch  []uint64
+	prefixes []Prefix
+	place    []int32 // index of a worker in the view -> its place in Workers, plus 1
 }
 
 // WorkerMatch is what one worker holds of a prompt. Blocks are counted in keys
@@ -83,97 +85,165 @@ type WorkerMatch struct {
 	Score float64
 }
 
-// candidate is the state of one worker during a match.
-type candidate struct {
-	*worker
-	base  int // of its rows in Result.keys
-	grain int // units after which it is decided whether the prefix goes on; 0 = never
-	alive bool
+// Prefix is a worker's combined prefix in keys, see [WorkerMatch.Combined].
+type Prefix struct {
+	Worker WorkerID
+	Blocks int32
 }
 
 // Match compares a prompt with the candidates and writes the answer into r. It
-// does not allocate once r has grown to the size of the answers. Its errors wrap
-// [ErrQuery]; r is then empty.
+// takes no lock, and does not allocate once r has grown to the size of the
+// answers. Its errors wrap [ErrQuery]; r is then empty.
 func (x *Index) Match(q *Query, r *Result) error {
-	r.Workers, r.Keys = r.Workers[:0], 0
-	if q.Tokens < 0 || q.Tokens > maxTokens {
-		return fmt.Errorf("%w: prompt of %d tokens, want 0..%d", ErrQuery, q.Tokens, maxTokens)
+	v, err := x.match(q, r)
+	if err != nil {
+		return err
 	}
-	if q.Unit < 0 {
-		return fmt.Errorf("%w: hash unit of %d tokens", ErrQuery, q.Unit)
-	}
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	alive := x.candidates(q, r)
-	for u := 0; alive > 0; u++ {
-		var key uint64
-		if u < len(q.Keys) {
-			key = q.Keys[u]
-		} else if q.Source == nil {
-			break
-		} else if k, ok := q.Source.Next(); ok {
-			key = k
-		} else {
-			break
-		}
-		r.Keys++
-		for i := range r.cands {
-			c := &r.cands[i]
-			if !c.alive {
-				continue
-			}
-			r.see(c, u, key)
-			if c.grain > 0 && (u+1)%c.grain == 0 && !r.unbroken(c, u+1-c.grain, u+1) {
-				c.alive = false
-				alive--
-			}
-		}
-	}
-	x.answer(q, r)
+	r.answer(q, v)
 	return nil
 }
 
-// candidates lists the workers to match and returns how many can hold anything.
-func (x *Index) candidates(q *Query, r *Result) (alive int) {
-	ids := q.Workers
-	if ids == nil {
-		ids = x.order
+// Prefixes is [Index.Match] without the details: it returns the combined prefix
+// of each candidate that holds at least the first block, in no order. The slice
+// is part of r, whose other fields it leaves empty. It is what a score by blocks
+// needs, at a lower cost where candidates are many.
+func (x *Index) Prefixes(q *Query, r *Result) ([]Prefix, error) {
+	v, err := x.match(q, r)
+	if err != nil {
+		return nil, err
 	}
-	media, rows := len(x.media.names), 0
-	if need := len(ids) * media; cap(r.blocks) < need {
-		r.blocks = make([]int32, need)
+	w := &r.walk
+	out := r.prefixes[:0]
+	for _, e := range w.ends {
+		o := &v.owners[e.hid]
+		out = append(out, Prefix{o.id, int32(r.clip(&v.workers[o.worker], q, int(e.blocks)))})
 	}
-	r.blocks = r.blocks[:len(ids)*media]
-	clear(r.blocks)
-	r.cands = r.cands[:0]
-	for i, id := range ids {
-		m := WorkerMatch{Worker: id, Blocks: r.blocks[i*media : (i+1)*media : (i+1)*media]}
-		c := candidate{worker: x.worker(id), base: rows}
-		if m.Known = c.worker != nil; m.Known {
-			unit := c.profile.unit
-			m.Mismatch = q.Unit > 0 && unit > 0 && q.Unit != unit
-			c.alive = !m.Mismatch && c.any()
-			rows += len(c.holders)
-			if c.alive {
-				c.grain = c.decisive()
-				alive++
-			}
+	for i := range w.joints {
+		var m WorkerMatch
+		r.reset(v.media)
+		m.Blocks = r.blocks
+		r.prefix(v, q, &w.joints[i], &m)
+		if m.Combined > 0 {
+			out = append(out, Prefix{w.joints[i].id, int32(m.Combined)})
 		}
-		r.Workers = append(r.Workers, m)
-		r.cands = append(r.cands, c)
 	}
-	for len(r.keys) < rows {
-		r.keys = append(r.keys, nil)
-	}
-	for i := range r.keys[:rows] {
-		r.keys[i] = r.keys[i][:0]
-	}
-	return alive
+	r.prefixes = out
+	return out, nil
 }
 
-func (k *worker) any() bool {
-	for _, c := range k.holders {
-		if len(c.count) > 0 {
+func (r *Result) reset(n int) {
+	if cap(r.blocks) < n {
+		r.blocks = make([]int32, n)
+	}
+	r.blocks = r.blocks[:n]
+	clear(r.blocks)
+}
+
+// match walks along the prompt with the candidates.
+func (x *Index) match(q *Query, r *Result) (*view, error) {
+	r.Workers, r.Keys = r.Workers[:0], 0
+	if q.Tokens < 0 || q.Tokens > maxTokens {
+		return nil, fmt.Errorf("%w: prompt of %d tokens, want 0..%d", ErrQuery, q.Tokens, maxTokens)
+	}
+	if q.Unit < 0 {
+		return nil, fmt.Errorf("%w: hash unit of %d tokens", ErrQuery, q.Unit)
+	}
+	w := &r.walk
+	cell := x.epochs.enter(&w.cell)
+	v := x.view.Load()
+	w.keys, w.source, w.buffer = q.Keys, q.Source, w.buffer[:0]
+	w.candidates(v, q)
+	w.looked = 0
+	w.ends = w.ends[:0]
+	x.walk(w)
+	x.epochs.leave(cell)
+	r.Keys = w.looked
+	return v, nil
+}
+
+// candidates sets the walk up for the workers asked for.
+func (w *walk) candidates(v *view, q *Query) {
+	words := len(v.plain)
+	if cap(w.alive) < words {
+		w.alive, w.next, w.track = make([]uint64, words), make([]uint64, words), make([]uint64, words)
+	}
+	w.alive, w.next, w.track = w.alive[:words], w.next[:words], w.track[:words]
+	w.joints, w.left = w.joints[:0], 0
+	clear(w.next)
+	clear(w.track)
+	if len(v.joint) > 0 && len(w.rowOf) < words*64 {
+		w.rowOf = make([]int32, words*64)
+	}
+	rows := 0
+	if q.Workers == nil && q.Unit == 0 {
+		copy(w.alive, v.plain)
+		for _, i := range v.joint {
+			rows = w.join(v, int(i), rows)
+		}
+		return
+	}
+	clear(w.alive)
+	if q.Workers == nil {
+		for i := range v.workers {
+			rows = w.candidate(v, q, i, rows)
+		}
+		return
+	}
+	for _, id := range q.Workers {
+		if _, i := v.worker(id); i >= 0 {
+			rows = w.candidate(v, q, i, rows)
+		}
+	}
+}
+
+func (w *walk) candidate(v *view, q *Query, i, rows int) int {
+	k := &v.workers[i]
+	if k.mismatch(q) {
+		return rows
+	}
+	if k.plain {
+		for _, h := range k.holders {
+			w.alive[h.hid/64] |= 1 << (h.hid % 64)
+		}
+		return rows
+	}
+	for j := range w.joints {
+		if w.joints[j].worker == i { // asked for twice
+			return rows
+		}
+	}
+	return w.join(v, i, rows)
+}
+
+func (k *workerView) mismatch(q *Query) bool {
+	return q.Unit > 0 && k.profile.unit > 0 && q.Unit != k.profile.unit
+}
+
+// join adds a joint worker. One that holds nothing is not looked at.
+func (w *walk) join(v *view, i, rows int) int {
+	k := &v.workers[i]
+	c := joint{workerView: k, worker: i, base: rows, alive: k.any()}
+	for j, h := range k.holders {
+		if len(w.rows) == rows+j {
+			w.rows = append(w.rows, nil)
+		}
+		w.rows[rows+j] = w.rows[rows+j][:0]
+		w.rowOf[h.hid] = int32(rows + j)
+		if c.alive {
+			w.track[h.hid/64] |= 1 << (h.hid % 64)
+		}
+	}
+	if c.alive {
+		c.grain = k.decisive()
+		w.left++
+	}
+	w.joints = append(w.joints, c)
+	return rows + len(k.holders)
+}
+
+func (k *workerView) any() bool {
+	for _, h := range k.holders {
+		if h.blocks.Load() > 0 {
 			return true
 		}
 	}
@@ -183,14 +253,14 @@ func (k *worker) any() bool {
 // decisive returns after how many units it shows whether a prefix goes on: a
 // block of the main layout, or a chunk where a connector holds chunks; 0 where
 // blocks behind a hole can matter.
-func (k *worker) decisive() int {
+func (k *workerView) decisive() int {
 	p := k.profile
 	if !p.stops {
 		return 0
 	}
-	for _, c := range k.holders {
-		if c.medium != GPU && len(c.count) > 0 {
-			return p.granule(c.medium)
+	for _, h := range k.holders {
+		if h.Medium != GPU && h.blocks.Load() > 0 {
+			return p.granule(h.Medium)
 		}
 	}
 	return p.layouts[0].step
@@ -206,49 +276,88 @@ func (p *Profile) granule(m Medium) int {
 	return step
 }
 
-// see records which holders of a candidate hold the key of unit u.
-func (r *Result) see(c *candidate, u int, key uint64) {
-	for i, h := range c.holders {
-		row := &r.keys[c.base+i]
-		if u&63 == 0 {
-			*row = append(*row, 0)
+// clip bounds a prefix by the prompt's units.
+func (r *Result) clip(k *workerView, q *Query, blocks int) int {
+	if q.Tokens > 0 && k.profile.unit > 0 {
+		return min(blocks, k.profile.Units(q.Tokens))
+	}
+	return blocks
+}
+
+// answer turns the walk into r.Workers.
+func (r *Result) answer(q *Query, v *view) {
+	w := &r.walk
+	n := len(v.workers)
+	if q.Workers != nil {
+		n = len(q.Workers)
+	}
+	r.reset(n * v.media)
+	if cap(r.Workers) < n {
+		r.Workers = make([]WorkerMatch, 0, n)
+	}
+	r.Workers = r.Workers[:n]
+	if q.Workers == nil {
+		for i := range v.workers {
+			r.blank(v, q, i, &v.workers[i])
 		}
-		if h.count[key] > 0 {
-			(*row)[u>>6] |= 1 << (u & 63)
+	} else {
+		if len(r.place) < len(v.workers) {
+			r.place = make([]int32, len(v.workers))
+		}
+		for i, id := range q.Workers {
+			if k, at := v.worker(id); k != nil {
+				r.blank(v, q, i, k)
+				r.place[at] = int32(i + 1)
+			} else {
+				r.Workers[i] = WorkerMatch{Worker: id, Blocks: r.blocks[i*v.media : (i+1)*v.media : (i+1)*v.media]}
+			}
+		}
+	}
+	at := func(worker int) *WorkerMatch {
+		if q.Workers != nil {
+			worker = int(r.place[worker] - 1)
+		}
+		return &r.Workers[worker]
+	}
+	for _, e := range w.ends {
+		o := &v.owners[e.hid]
+		k := &v.workers[o.worker]
+		m := at(int(o.worker))
+		p := k.profile
+		blocks := r.clip(k, q, int(e.blocks))
+		m.Blocks[GPU] = int32(blocks)
+		m.Combined = blocks
+		m.Score = float64(blocks) * v.weights[GPU]
+		m.Prefix = blocks * p.unit
+		if q.Tokens > 0 && p.unit > 0 {
+			m.Usable = p.fullHit(&p.layouts[0], blocks, q.Tokens-1)
+		}
+	}
+	for i := range w.joints {
+		c := &w.joints[i]
+		m := at(c.worker)
+		units, words := r.prefix(v, q, c, m)
+		if q.Tokens > 0 && c.profile.unit > 0 {
+			r.tokens(c, m, q.Tokens, units, words)
+		}
+	}
+	for i, id := range q.Workers { // a worker that was asked for twice
+		if k, at := v.worker(id); k != nil && int(r.place[at]) != i+1 {
+			first := &r.Workers[r.place[at]-1]
+			m := &r.Workers[i]
+			copy(m.Blocks, first.Blocks)
+			blocks := m.Blocks
+			*m = *first
+			m.Blocks = blocks
 		}
 	}
 }
 
-// holds tells whether a candidate holds the key of unit u on m in group g.
-func (r *Result) holds(c *candidate, g int16, m Medium, u int) bool {
-	for i, h := range c.holders {
-		if h.medium == m && (h.group == g || h.group == NoGroup || c.profile.anyGroup) && row(r.keys[c.base+i]).has(u) {
-			return true
-		}
-	}
-	return false
-}
-
-// unbroken tells whether each block of the main layout between two units is held
-// by each of its groups, on whatever medium: while it is, a prefix or a load may
-// go on.
-func (r *Result) unbroken(c *candidate, from, to int) bool {
-	l := &c.profile.layouts[0]
-	for u := from + l.step; u <= to; u += l.step {
-		for _, g := range l.groups {
-			held := false
-			for _, h := range c.holders {
-				grain := c.profile.granule(h.medium)
-				if held = r.holds(c, g, h.medium, (u-1)/grain*grain+grain-1); held {
-					break
-				}
-			}
-			if !held {
-				return false
-			}
-		}
-	}
-	return true
+// blank writes the answer for a worker that holds nothing.
+func (r *Result) blank(v *view, q *Query, i int, k *workerView) {
+	m := &r.Workers[i]
+	*m = WorkerMatch{Worker: k.id, Known: true, Mismatch: k.mismatch(q)}
+	m.Blocks = r.blocks[i*v.media : (i+1)*v.media : (i+1)*v.media]
 }
 
 // row hands out a cleared row from the result's scratch memory.
@@ -263,14 +372,14 @@ func (r *Result) row(words int) row {
 	return out
 }
 
-// gather ors the rows of a candidate's holders on the given media in group g.
-func (r *Result) gather(out row, c *candidate, media uint32, g int16) {
+// gather ors the rows of a worker's holders on the given media in group g.
+func (r *Result) gather(out row, c *joint, media uint32, g int16) {
 	clear(out)
 	for i, h := range c.holders {
-		if media>>h.medium&1 == 0 || h.group != g && h.group != NoGroup && !c.profile.anyGroup {
+		if media>>h.Medium&1 == 0 || h.Group != g && h.Group != NoGroup && !c.profile.anyGroup {
 			continue
 		}
-		for j, w := range r.keys[c.base+i] {
+		for j, w := range r.walk.rows[c.base+i] {
 			if j < len(out) {
 				out[j] |= w
 			}
@@ -279,12 +388,8 @@ func (r *Result) gather(out row, c *candidate, media uint32, g int16) {
 }
 
 // layoutRow returns which keys all groups of a layout hold on the media.
-func (r *Result) layoutRow(c *candidate, l *layout, media uint32, words int) row {
+func (r *Result) layoutRow(c *joint, l *layout, media uint32, words int) row {
 	out := r.row(words)
-	if c.profile.anyGroup {
-		r.gather(out, c, media, 0)
-		return out
-	}
 	r.gather(out, c, media, l.groups[0])
 	if len(l.groups) > 1 {
 		other := r.row(words)
@@ -298,45 +403,21 @@ func (r *Result) layoutRow(c *candidate, l *layout, media uint32, words int) row
 	return out
 }
 
-func (x *Index) answer(q *Query, r *Result) {
-	for i := range r.cands {
-		c := &r.cands[i]
-		m := &r.Workers[i]
-		if c.worker == nil || m.Mismatch || !c.any() && c.profile.stops {
-			continue
-		}
-		p := c.profile
-		units := r.Keys
-		if q.Tokens > 0 && p.unit > 0 {
-			units = min(units, p.Units(q.Tokens))
-		}
-		words := ceilDiv(units, 64)
-		for j, h := range c.holders {
-			m.UpperBound = m.UpperBound || h.group == NoGroup && p.groups > 1 && len(h.count) > 0
-			if k := r.keys[c.base+j]; len(k) >= words && units&63 != 0 {
-				k[words-1] &= 1<<(units&63) - 1 // keys beyond the prompt's units
-			}
-		}
-		x.prefixes(r, c, m, units, words)
-		if q.Tokens > 0 && p.unit > 0 {
-			x.tokens(r, c, m, q.Tokens, words)
-		}
-	}
-}
-
-// prefixes fills in what does not depend on the engine's rules.
-func (x *Index) prefixes(r *Result, c *candidate, m *WorkerMatch, units, words int) {
+// prefix fills in what does not depend on the engine's rules.
+func (r *Result) prefix(v *view, q *Query, c *joint, m *WorkerMatch) (units, words int) {
 	p, l := c.profile, &c.profile.layouts[0]
+	units = r.clip(c.workerView, q, len(r.walk.keys))
+	words = ceilDiv(min(units, r.walk.looked), 64)
 	r.scratch = r.scratch[:0]
 	var seen uint32
-	for _, h := range c.holders {
-		seen |= 1 << h.medium
+	for j, h := range c.holders {
+		seen |= 1 << h.Medium
+		m.UpperBound = m.UpperBound || h.Group == NoGroup && p.groups > 1 && h.blocks.Load() > 0
+		if k := r.walk.rows[c.base+j]; units&63 != 0 && len(k) > units>>6 {
+			k[units>>6] &= 1<<(units&63) - 1 // keys beyond the prompt's units
+		}
 	}
-	rest := r.row(words) // units not yet covered by a better medium
-	all := r.row(words)
-	for i := range rest {
-		rest[i] = ^uint64(0)
-	}
+	rest, all := r.row(words), r.row(words)
 	// First the media's rows, then the combined prefix, then the score in
 	// descending order of weight within it.
 	var cover [MaxMedia]row
@@ -355,14 +436,16 @@ func (x *Index) prefixes(r *Result, c *candidate, m *WorkerMatch, units, words i
 	m.Combined = min(all.leading(), units)
 	m.Prefix = int(m.Blocks[GPU]) * p.unit
 	for i := range rest {
-		if end := m.Combined - i<<6; end < 64 {
-			rest[i] = 1<<max(end, 0) - 1
+		if n := m.Combined - i<<6; n < 64 {
+			rest[i] = 1<<max(n, 0) - 1
+		} else {
+			rest[i] = ^uint64(0)
 		}
 	}
 	for set := seen; set != 0; {
 		best := Medium(bits.TrailingZeros32(set))
 		for s := set; s != 0; s &= s - 1 {
-			if k := Medium(bits.TrailingZeros32(s)); x.media.weights[k] > x.media.weights[best] {
+			if k := Medium(bits.TrailingZeros32(s)); v.weights[k] > v.weights[best] {
 				best = k
 			}
 		}
@@ -372,12 +455,14 @@ func (x *Index) prefixes(r *Result, c *candidate, m *WorkerMatch, units, words i
 			n += bits.OnesCount64(w & rest[i])
 			rest[i] &^= w
 		}
-		m.Score += float64(n) * x.media.weights[best]
+		m.Score += float64(n) * v.weights[best]
 	}
+	return units, words
 }
 
 // spread makes a granule's last unit stand for all of them.
 func spread(r row, granule, units int) {
+	units = min(units, len(r)<<6)
 	for from := 0; from < units; from += granule {
 		last := from + granule - 1
 		held := last < units && r.has(last)
@@ -392,14 +477,14 @@ func spread(r row, granule, units int) {
 }
 
 // tokens applies the engine's rules.
-func (x *Index) tokens(r *Result, c *candidate, m *WorkerMatch, n, words int) {
+func (r *Result) tokens(c *joint, m *WorkerMatch, n, units, words int) {
 	p := c.profile
 	r.scratch = r.scratch[:0]
 	var rows [MaxGroup + 1]row
 	for i := range p.layouts {
 		rows[i] = r.layoutRow(c, &p.layouts[i], 1<<GPU, words)
 	}
-	units := p.Units(n)
+	units = p.Units(n)
 	m.Usable = p.hit(rows[:len(p.layouts)], n, units)
 	if p.connector == NoConnector {
 		return

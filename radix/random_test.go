@@ -82,6 +82,11 @@ func newWorld(t testing.TB, seed uint64, workers, depth int, profile func(*rand.
 	x, err := New(Options{})
 	require.NoError(t, err)
 	w := &world{t: t, r: r, x: x, o: newOracle(), depth: depth}
+	x.table.weak = ^uint64(0)
+	if seed%2 == 1 {
+		// Hashes that collide: few buckets, few tags, few segments.
+		x.table.weak = r.Uint64()&r.Uint64() | r.Uint64()&r.Uint64()&r.Uint64()<<60
+	}
 	require.EqualValues(t, 3, x.Medium("disk"))
 	for i := range workers {
 		var p *Profile

@@ -61,6 +61,16 @@ func (p *Profile) longest(l *layout, r row, limit int, drop bool) int {
 			}
 		}
 	}
+	return p.fullDrop(l, hit, drop)
+}
+
+// fullHit is longest for a full-attention layout that is the only one, has
+// blocks of one unit and holds the first blocks of the prompt.
+func (p *Profile) fullHit(l *layout, blocks, limit int) int {
+	return p.fullDrop(l, min(blocks, limit/l.block)*l.block, l.eagle)
+}
+
+func (p *Profile) fullDrop(l *layout, hit int, drop bool) int {
 	if drop && hit > 0 {
 		if p.release.atLeast(0, 26) {
 			hit -= min(p.align, l.block)

@@ -28,32 +28,34 @@ type Stats struct {
 
 // WorkerStats returns the counts of one worker.
 func (x *Index) WorkerStats(w WorkerID) (WorkerStats, error) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	k := x.worker(w)
 	if k == nil {
 		return WorkerStats{}, ErrUnknownWorker
 	}
 	s := k.stats
 	s.Held = make([]Held, 0, len(k.holders))
-	for _, c := range k.holders {
-		s.Held = append(s.Held, Held{c.medium, c.group, len(c.count)})
+	for _, h := range k.holders {
+		s.Held = append(s.Held, Held{h.Medium, h.Group, int(h.blocks.Load())})
 	}
 	return s, nil
 }
 
 // Stats returns the counts over all workers.
 func (x *Index) Stats() Stats {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	var s Stats
-	for _, id := range x.order {
-		k := x.worker(id)
+	for _, k := range x.workers {
+		if k == nil {
+			continue
+		}
 		s.Workers++
 		s.Copies += k.stats.Copies
 		s.Unmatched += k.stats.Unmatched
-		for _, c := range k.holders {
-			s.Memberships += len(c.count)
+		for _, h := range k.holders {
+			s.Memberships += int(h.blocks.Load())
 		}
 	}
 	return s

@@ -1,0 +1,305 @@
+package radix
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// walk is a reader's way along a prompt. It is part of a Result, so that its
+// memory is reused.
+type walk struct {
+	keys   []uint64
+	source Source
+	buffer []uint64 // holds keys where they come from a source
+
+	alive []uint64 // holders of plain workers whose prefix goes on
+	next  []uint64 // of these, those that hold the stretch at hand
+	track []uint64 // holders of joint workers that are still looked at
+	ends  []end    // where plain workers' prefixes ended
+
+	rows   [][]uint64 // presence by joint worker and holder
+	rowOf  []int32    // holder number -> its row
+	joints []joint
+	left   int       // joint workers still looked at
+	one    [3]uint64 // the entry of a page with one holder
+	looked int       // keys looked at
+	cell   uint32    // reader cell that was free last time
+}
+
+// end says that a holder has the first blocks of the prompt and not the next.
+type end struct {
+	hid    uint32
+	blocks int32
+}
+
+// joint is a worker that needs presence rows of several holders.
+type joint struct {
+	*workerView
+	worker  int // index in the view
+	base    int // of its rows
+	grain   int // units after which it shows whether the prefix goes on; 0 = never
+	checked int
+	alive   bool
+}
+
+// need makes key i available.
+func (w *walk) need(i int) bool {
+	if i < len(w.keys) {
+		return true
+	}
+	if w.source == nil {
+		return false
+	}
+	key, ok := w.source.Next()
+	if !ok {
+		w.source = nil
+		return false
+	}
+	if len(w.keys) > 0 && len(w.buffer) == 0 {
+		w.buffer = append(w.buffer, w.keys...)
+	}
+	w.buffer = append(w.buffer, key)
+	w.keys = w.buffer
+	return true
+}
+
+// look reads a page's entries, three words each.
+func (x *Index) look(pg *page, one *[3]uint64) []uint64 {
+	for {
+		ref := pg.ref.Load()
+		switch refKind(ref) {
+		case refOne:
+			mask := pg.mask.Load()
+			if pg.ref.Load() != ref {
+				continue // the mask may be another holder's
+			}
+			hid := refValue(ref)
+			one[0], one[1], one[2] = uint64(hid/64), 1<<(hid%64), mask
+			return one[:]
+		case refList:
+			return x.recs.record(refValue(ref))
+		}
+		return nil
+	}
+}
+
+// probe returns the position of a key, 0 if it has none.
+func (x *Index) probe(key uint64) uint32 {
+	h := x.table.hash(key)
+	s := x.table.dir.Load().segmentOf(h)
+	pat := pattern(h)
+	for at := home(h); ; at = (at + 1) & (buckets - 1) {
+		var b bucket // words are read one by one: a slot is true by itself
+		for i := range b {
+			b[i] = atomic.LoadUint64(&s[at][i])
+		}
+		for m := b.matches(pat); m != 0; m &= m - 1 {
+			line := b.lineAt(bits.TrailingZeros64(m))
+			if line == 0 {
+				continue
+			}
+			keys := x.arena.line(line)
+			for j := range keys {
+				if atomic.LoadUint64(&keys[j]) == key {
+					return line*lineKeys + uint32(j)
+				}
+			}
+		}
+		if b.overflow() == 0 {
+			return 0
+		}
+	}
+}
+
+// equalRun returns how many leading keys of a and b are equal; b is as long as a.
+func equalRun(a, b []uint64) (n int) {
+	b = b[:len(a)]
+	for len(a)-n >= 64 && *(*[64]uint64)(a[n:]) == *(*[64]uint64)(b[n:]) {
+		n += 64
+	}
+	for len(a)-n >= 16 && *(*[16]uint64)(a[n:]) == *(*[16]uint64)(b[n:]) {
+		n += 16
+	}
+	for n < len(a) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// walk follows the prompt from its first key, stretch by stretch: keys that lie
+// side by side and are held by somebody who is asked for.
+func (x *Index) walk(w *walk) {
+	var pos uint32 // where key i may lie; 0 = not known
+	i, sure, any := 0, false, w.anyAlive()
+	for (any || w.left > 0) && w.need(i) {
+		if pos == 0 {
+			pos, sure = x.probe(normal(w.keys[i])), true
+		}
+		w.looked = max(w.looked, i+1)
+		if pos == 0 { // nobody holds it
+			w.endAll(i)
+			i, any = i+1, false
+			w.check(i)
+			continue
+		}
+		s, off := x.arena.slab(pos), pos%pageKeys
+		words := x.look(&s.pages[pos/pageKeys%slabPages], &w.one)
+		var asked, all uint64
+		for j := 0; j+2 < len(words); j += 3 {
+			all |= words[j+2]
+			if k := words[j]; k < uint64(len(w.alive)) && words[j+1]&(w.alive[k]|w.track[k]) != 0 {
+				asked |= words[j+2]
+			}
+		}
+		at := pos % slabKeys
+		if !sure && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
+			pos = 0
+			continue
+		}
+		run := bits.TrailingZeros64(^(asked >> off))
+		if run == 0 {
+			w.endAll(i)
+			i, any = i+1, false
+			w.check(i)
+			pos, sure = pos+1, false
+			if pos%slabKeys == 0 {
+				pos = 0
+			}
+			continue
+		}
+		// Positions that are held are published: their keys do not change while
+		// this reader is inside.
+		n := 1
+		if w.source == nil {
+			run = min(run, len(w.keys)-i)
+			n += equalRun(s.keys[at+1:at+uint32(run)], w.keys[i+1:])
+		} else {
+			for n < run && w.need(i+n) && s.keys[at+uint32(n)] == normal(w.keys[i+n]) {
+				n++
+			}
+		}
+		any = w.advance(words, i, n, off)
+		i += n
+		w.looked = max(w.looked, i)
+		w.check(i)
+		if pos, sure = pos+uint32(n), false; n < run || pos%slabKeys == 0 {
+			pos = 0
+		}
+	}
+	w.endAll(i)
+}
+
+func (w *walk) anyAlive() bool {
+	for _, b := range w.alive {
+		if b != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// endAll ends the prefixes of all plain workers that are left.
+func (w *walk) endAll(blocks int) {
+	for k := range w.alive {
+		if w.alive[k] != 0 {
+			w.end(k, w.alive[k], blocks)
+			w.alive[k] = 0
+		}
+	}
+}
+
+func (w *walk) end(word int, set uint64, blocks int) {
+	if blocks == 0 {
+		return
+	}
+	for ; set != 0; set &= set - 1 {
+		w.ends = append(w.ends, end{uint32(word*64 + bits.TrailingZeros64(set)), int32(blocks)})
+	}
+}
+
+// advance takes note of who holds the n keys from key i on, which lie at offset
+// off of a page. It reports whether a plain worker is left.
+func (w *walk) advance(words []uint64, i, n int, off uint32) (any bool) {
+	for j := 0; j+2 < len(words); j += 3 {
+		k, set, mask := words[j], words[j+1], words[j+2]>>off
+		if k >= uint64(len(w.alive)) {
+			continue
+		}
+		if a := set & w.alive[k]; a != 0 {
+			if own := bits.TrailingZeros64(^mask); own >= n {
+				w.next[k] |= a
+				any = true
+			} else {
+				w.end(int(k), a, i+own)
+				w.alive[k] &^= a
+			}
+		}
+		if t := set & w.track[k]; t != 0 {
+			m := mask & (^uint64(0) >> (64 - n))
+			for ; t != 0; t &= t - 1 {
+				row := &w.rows[w.rowOf[k*64+uint64(bits.TrailingZeros64(t))]]
+				for len(*row)*64 < i+n {
+					*row = append(*row, 0)
+				}
+				(*row)[i>>6] |= m << (i & 63)
+				if spill := m >> (64 - i&63); spill != 0 {
+					(*row)[i>>6+1] |= spill
+				}
+			}
+		}
+	}
+	for k := range w.alive {
+		if gone := w.alive[k] &^ w.next[k]; gone != 0 {
+			w.end(k, gone, i)
+		}
+		w.alive[k], w.next[k] = w.next[k], 0
+	}
+	return any
+}
+
+// check drops joint workers of which the keys up to i show that nothing further
+// can matter.
+func (w *walk) check(i int) {
+	if w.left == 0 {
+		return
+	}
+	for k := range w.joints {
+		c := &w.joints[k]
+		for c.alive && c.grain > 0 && c.checked+c.grain <= i {
+			if w.unbroken(c, c.checked, c.checked+c.grain) {
+				c.checked += c.grain
+				continue
+			}
+			c.alive = false
+			w.left--
+			for _, h := range c.holders {
+				w.track[h.hid/64] &^= 1 << (h.hid % 64)
+			}
+		}
+	}
+}
+
+// unbroken tells whether each block of the main layout between two units is held
+// by each of its groups, on whatever medium: while it is, a prefix or a load may
+// go on.
+func (w *walk) unbroken(c *joint, from, to int) bool {
+	l := &c.profile.layouts[0]
+	for u := from + l.step; u <= to; u += l.step {
+		for _, g := range l.groups {
+			held := false
+			for i, h := range c.holders {
+				if h.Group != g && h.Group != NoGroup && !c.profile.anyGroup {
+					continue
+				}
+				grain := c.profile.granule(h.Medium)
+				if held = row(w.rows[c.base+i]).has((u-1)/grain*grain + grain - 1); held {
+					break
+				}
+			}
+			if !held {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,421 @@
+package radix
+
+import (
+	"math/bits"
+	"slices"
+	"sync/atomic"
+)
+
+// zeroKey stands for the key 0, which marks unused positions.
+const zeroKey = 0x9e3779b97f4a7c15
+
+func normal(key uint64) uint64 {
+	if key == 0 {
+		return zeroKey
+	}
+	return key
+}
+
+const batchKeys = 32
+
+// Store records that a holder announced a copy of each of keys. It returns
+// [ErrUnknownWorker] or [ErrHolder] and then changes nothing.
+func (x *Index) Store(h Holder, keys []uint64) error { return x.StoreAfter(h, 0, keys) }
+
+// StoreAfter is [Index.Store] with the key of the block before the first of
+// keys, 0 for none or unknown. It only says where keys are best put: look-ups
+// are faster where a chain lies in one piece. The parent need not be held.
+func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k, err := x.check(h)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	x.upkeep(len(keys))
+	o := k.holder(h.Medium, h.Group)
+	if o == nil {
+		o = x.newHolder(k, h.Medium, h.Group)
+	}
+	k.stats.Stored += uint64(len(keys))
+	prev := o.last
+	if parent != 0 {
+		if prev == 0 || x.key(prev) != parent {
+			prev = x.find(normal(parent))
+		}
+	}
+	s := storing{x: x, k: k, h: o, prev: prev}
+	s.run(keys)
+	o.last = s.prev
+	return nil
+}
+
+// upkeep does a share of the work that was put off.
+func (x *Index) upkeep(keys int) {
+	if len(x.sweep.now) > 0 || len(x.sweep.dead) > 0 {
+		x.sweepStep(8 + keys/8)
+	}
+	x.reclaim()
+}
+
+// key returns the key at a position, 0 if there is none.
+func (x *Index) key(pos uint32) uint64 { return x.arena.slab(pos).keys[pos%slabKeys] }
+
+// find returns the position of a key, 0 if it has none. Only writers call it.
+func (x *Index) find(key uint64) uint32 {
+	h := x.table.hash(key)
+	return x.findHash(key, h)
+}
+
+func (x *Index) findHash(key, h uint64) uint32 {
+	s := x.table.dir.Load().segmentOf(h)
+	pat := pattern(h)
+	for at := home(h); ; at = (at + 1) & (buckets - 1) {
+		b := &s[at]
+		for m := b.matches(pat); m != 0; m &= m - 1 {
+			line := b.lineAt(bits.TrailingZeros64(m))
+			if line == 0 {
+				continue
+			}
+			for j, have := range x.arena.line(line) {
+				if have == key {
+					return line*lineKeys + uint32(j)
+				}
+			}
+		}
+		if b.overflow() == 0 {
+			return 0
+		}
+	}
+}
+
+// storing is one Store under way.
+type storing struct {
+	x    *Index
+	k    *worker
+	h    *holder
+	prev uint32 // position of the block before, 0 = not known
+	mine bool   // prev was set by this operation
+	page pageMask
+	cur  uint32 // next position of the room that was taken
+	end  uint32 // its end, in the same page; cur == end: none
+}
+
+// at notes that blocks lie at pos and the run-1 positions behind it, in one page.
+func (s *storing) at(pos uint32, run int) {
+	base := pos &^ (pageKeys - 1)
+	m := ^uint64(0) >> (64 - run) << (pos % pageKeys)
+	if base != s.page.pos || s.page.mask&m != 0 {
+		s.flush()
+		s.page.pos = base
+	}
+	s.page.mask |= m
+	s.prev, s.mine = pos+uint32(run)-1, true
+}
+
+func (s *storing) flush() {
+	if s.page.mask != 0 {
+		s.x.hold(s.k, s.h, s.page.pos, s.page.mask)
+		s.page.mask = 0
+	}
+}
+
+func (s *storing) run(keys []uint64) {
+	x := s.x
+	var hashes [batchKeys]uint64
+	var found [batchKeys]uint32
+	for len(keys) > 0 {
+		if n := s.along(keys); n > 0 {
+			keys = keys[n:]
+			continue
+		}
+		// Look all of a batch up before acting on it: the probes do not depend
+		// on each other, so that their cache misses overlap.
+		n := x.lookUp(keys[:min(batchKeys, len(keys))], &hashes, &found)
+		for i := 0; i < n; {
+			if pos := found[i]; pos != 0 {
+				s.at(pos, 1)
+				i++
+				continue
+			}
+			j := i + 1
+			for j < n && found[j] == 0 {
+				j++
+			}
+			s.place(keys[i:j], hashes[i:j], len(keys)-j)
+			i = j
+		}
+		keys = keys[n:]
+	}
+	s.flush()
+	s.giveBack()
+}
+
+// lookUp finds the positions of keys. It stops before a key that occurs twice,
+// and returns how many it looked up.
+func (x *Index) lookUp(keys []uint64, hashes *[batchKeys]uint64, found *[batchKeys]uint32) (n int) {
+	d := x.table.dir.Load()
+	var seen [16]uint64
+	var touch uint64
+	for i, key := range keys {
+		h := x.table.hash(normal(key))
+		if w, bit := &seen[h>>54&15], uint64(1)<<(h>>48&63); *w&bit == 0 {
+			*w |= bit
+		} else if slices.Contains(hashes[:i], h) {
+			break
+		}
+		hashes[i] = h
+		touch |= d.segmentOf(h)[home(h)][0]
+		n++
+	}
+	x.touched = touch // keeps the loads
+	for i, key := range keys[:n] {
+		found[i] = x.findHash(normal(key), hashes[i])
+	}
+	return n
+}
+
+// along takes the keys that lie behind the block before, as they do when a
+// chain is announced that is known already.
+func (s *storing) along(keys []uint64) (n int) {
+	for s.prev != 0 && n < len(keys) {
+		pos := s.prev + 1
+		if pos%slabKeys == 0 {
+			break
+		}
+		sl := s.x.arena.slab(pos)
+		// Lines that nobody holds are not in the table; what they say is stale.
+		live := wholeLines(s.x.union(&sl.pages[pos/pageKeys%slabPages])) >> (pos % pageKeys)
+		behind := sl.keys[pos%slabKeys:]
+		run, limit := 0, min(bits.TrailingZeros64(^live), len(keys)-n)
+		for run < limit && behind[run] == normal(keys[n+run]) {
+			run++
+		}
+		if run == 0 {
+			break
+		}
+		s.at(pos, run)
+		n += run
+	}
+	return n
+}
+
+// union returns which positions of a page are held by anybody.
+func (x *Index) union(pg *page) (all uint64) {
+	switch ref := pg.ref.Load(); refKind(ref) {
+	case refOne:
+		all = pg.mask.Load()
+	case refList:
+		words := x.recs.record(refValue(ref))
+		for i := 2; i < len(words); i += 3 {
+			all |= words[i]
+		}
+	}
+	return all
+}
+
+// wholeLines sets all bits of the bytes (lines) that have a bit set.
+func wholeLines(mask uint64) uint64 {
+	const high = 0x8080808080808080
+	any := (mask&^high + (high - 0x0101010101010101)) | mask
+	return (any & high >> 7) * 0xff
+}
+
+// alive tells whether anybody holds a position of a position's line.
+func (x *Index) alive(pos uint32) bool {
+	return x.union(x.arena.page(pos))>>(pos%pageKeys&^(lineKeys-1))&0xff != 0
+}
+
+// place gives new keys their positions. more is how many keys follow them in
+// the call, new or not.
+func (s *storing) place(keys, hashes []uint64, more int) {
+	for len(keys) > 0 {
+		if s.cur == s.end && !s.room(len(keys), more) {
+			s.x.lost += uint64(len(keys))
+			s.prev = 0
+			return
+		}
+		pos := s.cur
+		n := min(int(s.end-pos), len(keys))
+		s.cur += uint32(n)
+		line := s.x.arena.slab(pos).keys[pos%slabKeys:]
+		i := 0
+		for ; i < n && (pos+uint32(i))%lineKeys != 0; i++ { // a reader may be in this line
+			atomic.StoreUint64(&line[i], normal(keys[i]))
+		}
+		if i < n {
+			for ; i < n; i++ {
+				line[i] = normal(keys[i])
+			}
+			for ; (pos+uint32(i))%lineKeys != 0; i++ {
+				line[i] = 0
+			}
+		}
+		from := 0
+		for i := range n {
+			if !s.x.enter(hashes[i], (pos+uint32(i))/lineKeys) {
+				atomic.StoreUint64(&line[i], 0)
+				s.x.lost++
+				if i > from {
+					s.at(pos+uint32(from), i-from)
+				}
+				from = i + 1
+			}
+		}
+		if n > from {
+			s.at(pos+uint32(from), n-from)
+		}
+		keys, hashes = keys[n:], hashes[n:]
+	}
+}
+
+// room takes positions for n keys, and for more that may follow, all in one
+// page: behind the block before if that is possible.
+func (s *storing) room(n, more int) bool {
+	a := &s.x.arena
+	total := n + more
+	want := uint32(0)
+	if next := s.prev + 1; s.prev != 0 && (s.mine || s.x.alive(s.prev)) {
+		sl := a.slab(s.prev)
+		switch {
+		case next%lineKeys != 0:
+			end := next
+			for sl.keys[end%slabKeys] == 0 {
+				if end++; end%lineKeys == 0 {
+					break
+				}
+			}
+			if end > next {
+				s.cur, s.end = next, end
+				return true
+			}
+		case next%pageKeys != 0:
+			used := sl.state[next/pageKeys%slabPages].used >> (next / lineKeys % pageLines)
+			if lines := min(bits.TrailingZeros8(used), pageLines-int(next/lineKeys%pageLines), ceilDiv(total, lineKeys)); lines > 0 {
+				a.take(next, lines)
+				s.cur, s.end = next, next+uint32(lines)*lineKeys
+				return true
+			}
+		case next%slabKeys != 0:
+			want = next / pageKeys
+		}
+	}
+	lines := min(ceilDiv(total, lineKeys), pageLines)
+	var pos uint32
+	if lines < pageLines && (want == 0 || !a.isFree(want)) {
+		if p := s.h.open; p != 0 {
+			if st := a.state(p * pageKeys); st.used != 0 {
+				if at := lines8(st.used, lines); at >= 0 {
+					pos = p*pageKeys + uint32(at)*lineKeys
+					a.take(pos, lines)
+				}
+			}
+		}
+		if pos == 0 {
+			pos, lines = a.pooledLines(lines)
+		}
+		if pos == 0 {
+			if p := a.freePage(0); p != 0 {
+				s.h.open = p
+				pos, lines = p*pageKeys, min(ceilDiv(total, lineKeys), pageLines)
+				a.take(pos, lines)
+			}
+		}
+	} else if p := a.freePage(want); p != 0 {
+		pos = p * pageKeys
+		a.take(pos, lines)
+	} else {
+		pos, lines = a.pooledLines(lines)
+	}
+	if pos == 0 {
+		return false
+	}
+	s.cur, s.end = pos, pos+uint32(lines)*lineKeys
+	return true
+}
+
+// giveBack returns lines that were taken and not used.
+func (s *storing) giveBack() {
+	for line := (s.cur + lineKeys - 1) / lineKeys; line < s.end/lineKeys; line++ {
+		s.x.arena.untake(line)
+	}
+	s.cur, s.end = 0, 0
+}
+
+// Remove records that a holder gave up a copy of each of keys. Keys that it does
+// not hold are counted in [WorkerStats.Unmatched]. A removal with [NoGroup]
+// takes copies that were stored without a group, no others. It returns
+// [ErrUnknownWorker] or [ErrHolder] and then changes nothing.
+func (x *Index) Remove(h Holder, keys []uint64) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	k, err := x.check(h)
+	if err != nil {
+		return err
+	}
+	k.stats.Removed += uint64(len(keys))
+	o := k.holder(h.Medium, h.Group)
+	if o == nil {
+		k.stats.Unmatched += uint64(len(keys))
+		return nil
+	}
+	x.upkeep(len(keys))
+	var (
+		hashes [batchKeys]uint64
+		found  [batchKeys]uint32
+		page   pageMask
+		last   = o.removed
+	)
+	take := func(pos uint32) {
+		last = pos
+		base, bit := pos&^(pageKeys-1), uint64(1)<<(pos%pageKeys)
+		if base != page.pos || page.mask&bit != 0 {
+			if page.mask != 0 {
+				x.unhold(k, o, page.pos, page.mask)
+			}
+			page = pageMask{pos: base}
+		}
+		page.mask |= bit
+	}
+	for i := 0; i < len(keys); {
+		// Engines free the deepest block first, so the next key lies before the
+		// last one; others go along the chain.
+		key := normal(keys[i])
+		if last != 0 && last%slabKeys != 0 && x.key(last-1) == key && x.alive(last-1) {
+			take(last - 1)
+			i++
+			continue
+		}
+		if last != 0 && (last+1)%slabKeys != 0 && x.key(last+1) == key && x.alive(last+1) {
+			take(last + 1)
+			i++
+			continue
+		}
+		n := x.lookUp(keys[i:min(i+batchKeys, len(keys))], &hashes, &found)
+		for j := 0; j < n; j++ {
+			pos := found[j]
+			if pos == 0 {
+				k.stats.Unmatched++
+				continue
+			}
+			// What was found may have been buried by a removal of this batch.
+			if x.alive(pos) {
+				take(pos)
+			} else {
+				k.stats.Unmatched++
+			}
+			if j == 0 && i+1 < len(keys) && (last > 0 && last%slabKeys != 0 && x.key(last-1) == normal(keys[i+1]) || (last+1)%slabKeys != 0 && x.key(last+1) == normal(keys[i+1])) {
+				n = 1 // they lie side by side
+			}
+		}
+		i += n
+	}
+	if page.mask != 0 {
+		x.unhold(k, o, page.pos, page.mask)
+	}
+	o.removed = last
+	return nil
+}
