@@ -1,6 +1,7 @@
 package blockhash
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 )
@@ -19,8 +20,12 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 		return dst, err
 	}
 	dst = slices.Grow(dst, h.Blocks(c.Len()))
+	size := h.DigestSize()
 	for c.step() {
 		dst = append(dst, KeyOf(c.digest[:c.size]))
+		for d := c.restKnown(); len(d) > 0; d = d[size:] {
+			dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
+		}
 	}
 	return dst, nil
 }
@@ -36,6 +41,7 @@ func (h *Hasher) AppendDigests(dst []byte, p *Prompt) ([]byte, error) {
 	dst = slices.Grow(dst, h.Blocks(c.Len())*h.DigestSize())
 	for c.step() {
 		dst = append(dst, c.digest[:c.size]...)
+		dst = append(dst, c.restKnown()...)
 	}
 	return dst, nil
 }

@@ -55,3 +55,18 @@ func BenchmarkEncode(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkMemo is the next turn of a conversation of 68,000 tokens, of which
+// 63,000 were seen.
+func BenchmarkMemo(b *testing.B) {
+	h := mustNew(b, Options{Scheme: mustScheme(b, "0.31.0"), BlockSize: 16, Seed: SeedText("0"), MemoBytes: 64 << 20})
+	ids := benchTokens(68_000)
+	keySink, _ = h.AppendKeys(keySink[:0], &Prompt{Tokens: ids[:63_000]})
+	turn := uint32(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		turn++
+		ids[63_000] = turn
+		keySink, _ = h.AppendKeys(keySink[:0], &Prompt{Tokens: ids})
+	}
+}

@@ -27,7 +27,7 @@ type Options struct {
 	SharedObjects bool
 	// MemoBytes bounds a memory of digests of prompts seen before, so that the
 	// next turn of a conversation hashes its new blocks only. Default 0: off.
-	// A block of SHA-256 takes about 39 bytes, so 64 MiB remember 1.7 million
+	// A block of SHA-256 takes about 36 bytes, so 64 MiB remember 1.9 million
 	// blocks. See [Hasher.MemoStats].
 	MemoBytes int64
 }

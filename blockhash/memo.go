@@ -18,7 +18,7 @@ type MemoStats struct {
 }
 
 // MemoSpan is the number of consecutive blocks that a memo remembers together.
-const MemoSpan = 32
+const MemoSpan = 64
 
 // A memo remembers the digests of spans of blocks. A span's key is a 128-bit
 // XXH3 hash with a secret seed over all that its digests depend on: the digest
@@ -49,7 +49,7 @@ type memoEntry struct {
 
 const (
 	// memoOverhead is what an entry costs beyond its digests: itself, its
-	// place in the map at the worst load, allocator slack.
+	// places in map and free list at the worst load, allocator slack.
 	memoOverhead = 224
 	memoShards   = 64
 	minShard     = 64 << 10
@@ -61,6 +61,7 @@ type memoShard struct {
 	mu                   sync.Mutex
 	entries              map[memoKey]*memoEntry
 	probation, protected memoEntry
+	free                 []*memoEntry // dropped ones, for reuse: only digests leave the lock
 	bytes, protectedSum  int64
 	max                  int64
 	_                    [64]byte // keep neighbours' locks on other cache lines
@@ -111,7 +112,7 @@ func (m *memo) put(k memoKey, digests []byte) {
 	if size > s.max {
 		return
 	}
-	e := &memoEntry{key: k, digests: append([]byte(nil), digests...)}
+	digests = append([]byte(nil), digests...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.entries[k] != nil {
@@ -121,6 +122,8 @@ func (m *memo) put(k memoKey, digests []byte) {
 		s.evict()
 		m.evicted.Add(1)
 	}
+	e := s.entry()
+	e.key, e.digests, e.protected = k, digests, false
 	s.entries[k] = e
 	s.bytes += size
 	e.insertAfter(&s.probation)
@@ -154,6 +157,21 @@ func (s *memoShard) evict() {
 	e.unlink()
 	s.bytes -= e.size()
 	delete(s.entries, e.key)
+	e.digests = nil
+	s.free = append(s.free, e)
+}
+
+// entry returns an unused entry. Entries are made several at a time.
+func (s *memoShard) entry() *memoEntry {
+	if len(s.free) == 0 {
+		chunk := make([]memoEntry, 8)
+		for i := range chunk {
+			s.free = append(s.free, &chunk[i])
+		}
+	}
+	e := s.free[len(s.free)-1]
+	s.free = s.free[:len(s.free)-1]
+	return e
 }
 
 func (e *memoEntry) size() int64 { return int64(len(e.digests) + memoOverhead) }

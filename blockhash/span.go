@@ -47,6 +47,21 @@ func (c *Chain) remembered(start int) bool {
 	return true
 }
 
+// restKnown takes all that the memo has of the span at once, and returns the
+// digests.
+func (c *Chain) restKnown() []byte {
+	if c.span.known == nil {
+		return nil
+	}
+	size := c.h.DigestSize()
+	rest := c.span.known[(c.blocks-1)%MemoSpan*size+size:]
+	if len(rest) > 0 {
+		copy(c.digest[:], rest[len(rest)-size:])
+		c.blocks += len(rest) / size
+	}
+	return rest
+}
+
 // collect adds the digest just made to the span being collected.
 func (c *Chain) collect() {
 	s := &c.span

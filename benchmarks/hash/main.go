@@ -49,6 +49,50 @@ func main() {
 			content(ids, block)
 		}
 	}
+	nextTurn()
+}
+
+// nextTurn compares the next turn of a conversation, 68,000 tokens of which
+// 63,000 were seen, with hashing all of it. "memo": the Hasher remembers;
+// "resume": the caller kept the conversation's last digest.
+func nextTurn() {
+	const seen, total, block = 63_000, 68_000, 16
+	ids := workload(total)
+	plain := newHasher(blockhash.SHA256, block)
+	scheme, err := blockhash.SchemeFor("vllm", "0.31.0")
+	check(err)
+	h, err := blockhash.New(blockhash.Options{Scheme: scheme, BlockSize: block, Seed: blockhash.SeedText("0"), MemoBytes: 64 << 20})
+	check(err)
+	prompt := &blockhash.Prompt{Tokens: ids}
+	_, err = h.AppendKeys(nil, &blockhash.Prompt{Tokens: ids[:seen]})
+	check(err)
+	whole := func() { keySink, _ = plain.AppendKeys(keySink[:0], prompt) }
+	turn := uint32(0)
+	next := func() {
+		turn++
+		ids[seen] = turn // every turn is new
+		keySink, _ = h.AppendKeys(keySink[:0], prompt)
+	}
+	blocks := h.Blocks(total)
+	if bench := "next-turn-memo/68k/16"; filter.MatchString(bench) {
+		report(bench, blocks, next, whole)
+		st := h.MemoStats()
+		fmt.Fprintf(os.Stderr, "memo: %+v\n", st)
+	}
+	digests, err := plain.AppendDigests(nil, &blockhash.Prompt{Tokens: ids[:seen]})
+	check(err)
+	var chain blockhash.Chain
+	resume := func() {
+		check(plain.Resume(&chain, prompt, plain.Blocks(seen), digests[len(digests)-32:]))
+		for {
+			if _, ok := chain.Next(); !ok {
+				break
+			}
+		}
+	}
+	if bench := "next-turn-resume/68k/16"; filter.MatchString(bench) {
+		report(bench, blocks, resume, whole)
+	}
 }
 
 // workload returns ids as a vocabulary of 150,000 gives them: a third below
