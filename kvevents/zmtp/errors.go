@@ -131,7 +131,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("zmtp: peer sent or announced %d %s, the limit is %d", e.Got, e.What, e.Limit)
 }
 
-// PeerError is the reason of a HandshakeFailed event when the peer refused the
+// PeerError is the reason of a HandshakeFailed or Disconnected event when the peer refused the
 // connection with an ERROR command.
 type PeerError struct {
 	// Reason is the text the peer gave; it comes from the network.
