@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/kvatlas/kvatlas/tokenize/internal/unidata"
@@ -316,7 +317,7 @@ func o200kMatch(u *unidata.Tables, s string, i int) (end int, lower bool) {
 		var f unidata.Flags
 		size := 1
 		if c := s[i]; c < utf8.RuneSelf {
-			f = asciiCase[c]
+			f = asciiFlags[c]
 		} else {
 			var r rune
 			r, size = utf8.DecodeRuneInString(s[i:])
@@ -333,7 +334,7 @@ func o200kMatch(u *unidata.Tables, s string, i int) (end int, lower bool) {
 	end = i
 	for end < len(s) {
 		if c := s[end]; c < utf8.RuneSelf {
-			if asciiCase[c]&lowers == 0 {
+			if asciiFlags[c]&lowers == 0 {
 				break
 			}
 			end++
@@ -355,15 +356,34 @@ func o200kMatch(u *unidata.Tables, s string, i int) (end int, lower bool) {
 	}
 }
 
-var asciiCase = func() (table [utf8.RuneSelf]unidata.Flags) {
-	for c := 'A'; c <= 'Z'; c++ {
-		table[c], table[c|0x20] = unidata.Lu, unidata.Ll
+// asciiFlags are the flags of ASCII characters that the patterns ask for. A
+// test compares them with the tables.
+var asciiFlags = func() (table [utf8.RuneSelf]unidata.Flags) {
+	for c := range table {
+		switch r := rune(c); {
+		case 'A' <= r && r <= 'Z':
+			table[c] = unidata.Lu
+		case 'a' <= r && r <= 'z':
+			table[c] = unidata.Ll
+		case '0' <= r && r <= '9':
+			table[c] = unidata.N
+		case strings.ContainsRune("$+<=>^`|~", r):
+			table[c] = unidata.S
+		case '!' <= r && r <= '~':
+			table[c] = unidata.P
+		case r == ' ' || '\t' <= r && r <= '\r':
+			table[c] = unidata.Space
+		}
 	}
 	return table
 }()
 
 func splitDigits3(u *unidata.Tables, s string, i int) (int, int) {
 	for i < len(s) {
+		if c := s[i]; c < utf8.RuneSelf && c-'0' > 9 {
+			i++
+			continue
+		}
 		class, size := classAt(u, s, i)
 		if class == digit {
 			return i, upTo(u, s, i+size, 2)
@@ -374,16 +394,16 @@ func splitDigits3(u *unidata.Tables, s string, i int) (int, int) {
 }
 
 func splitCJK(_ *unidata.Tables, s string, i int) (int, int) {
-	const listed = "一龥぀ゟ゠ヿ"
 	start := -1
 	for i < len(s) {
-		size := 1
-		in := false
-		if s[i] >= listed[0]-1 { // U+3040 and above begin with E3
-			var r rune
-			r, size = utf8.DecodeRuneInString(s[i:])
-			in = '一' <= r && r <= '龥' || '぀' <= r && r <= 'ヿ'
+		// The first byte of U+3040 is E3. Bytes inside of a character are
+		// smaller and may be passed one by one.
+		if s[i] < 0xE3 && start < 0 {
+			i++
+			continue
 		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		in := '一' <= r && r <= '龥' || '぀' <= r && r <= 'ヿ'
 		switch {
 		case in && start < 0:
 			start = i
@@ -412,7 +432,7 @@ func splitDeepSeek(u *unidata.Tables, s string, i int) (int, int) {
 // deepSeekAt matches at i and returns i when nothing does, with the length
 // of the character there.
 func deepSeekAt(u *unidata.Tables, s string, i int) (end, size int) {
-	const mark, letters, punctuation = unidata.M, unidata.L | unidata.M, unidata.P | unidata.S
+	const letters, punctuation = unidata.L | unidata.M, unidata.P | unidata.S
 	f, size := flagsAt(u, s, i)
 	if c := s[i]; c < utf8.RuneSelf && f&punctuation != 0 {
 		j := i + 1
@@ -448,7 +468,7 @@ func deepSeekAt(u *unidata.Tables, s string, i int) (end, size int) {
 
 func flagsAt(u *unidata.Tables, s string, i int) (unidata.Flags, int) {
 	if c := s[i]; c < utf8.RuneSelf {
-		return u.Flags(rune(c)), 1
+		return asciiFlags[c], 1
 	}
 	r, size := utf8.DecodeRuneInString(s[i:])
 	return u.Flags(r), size

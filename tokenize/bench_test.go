@@ -1,0 +1,81 @@
+package tokenize
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// benchText is English and source code in halves: the comments of Go's own
+// net/http, then its code.
+func benchText(t testing.TB, size int) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "net", "http", "*.go"))
+	require.NoError(t, err)
+	var prose, code strings.Builder
+	set := token.NewFileSet()
+	for _, name := range files {
+		src, err := os.ReadFile(name)
+		require.NoError(t, err)
+		f, err := parser.ParseFile(set, name, src, parser.ParseComments)
+		require.NoError(t, err)
+		for _, c := range f.Comments {
+			prose.WriteString(c.Text() + "\n")
+		}
+		if !strings.HasSuffix(name, "_bundle.go") {
+			code.Write(src)
+		}
+	}
+	for prose.Len() < size/2 {
+		prose.WriteString(prose.String())
+	}
+	return prose.String()[:size/2] + code.String()[:size/2]
+}
+
+var sinkIDs []uint32
+
+func BenchmarkAppendIDs(b *testing.B) {
+	text := benchText(b, 460_000)
+	for _, name := range []string{"qwen3", "llama3.1", "gpt-oss", "deepseek-v3", "mistral-v3", "gemma3", "anthropic"} {
+		b.Run(name, func(b *testing.B) {
+			tok := loadGolden(b, name)
+			run := func(b *testing.B, cold bool) {
+				sinkIDs = ids(b, tok, text)
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if cold {
+						b.StopTimer()
+						s := tok.get()
+						clear(s.cache)
+						tok.put(s)
+						b.StartTimer()
+					}
+					sinkIDs, _ = tok.AppendIDs(sinkIDs[:0], text, EncodeOptions{})
+				}
+				b.ReportMetric(b.Elapsed().Seconds()*1e3/float64(b.N)/float64(len(sinkIDs))*1e5, "ms/100k")
+			}
+			b.Run("warm", func(b *testing.B) { run(b, false) })
+			b.Run("cold", func(b *testing.B) { run(b, true) })
+		})
+	}
+}
+
+func BenchmarkLoad(b *testing.B) {
+	for _, name := range []string{"qwen3", "mistral-v3", "gpt-oss", "gemma3"} {
+		b.Run(name, func(b *testing.B) {
+			data := tokenizerJSON(b, name)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := Load(data, Options{})
+				require.NoError(b, err)
+			}
+		})
+	}
+}
