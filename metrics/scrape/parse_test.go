@@ -1,0 +1,238 @@
+package scrape
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// pages are the recorded metrics pages of real servers, by file name.
+func pages(t testing.TB) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/vllm/server/*/*metrics*.txt.gz")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(files), 14, "recorded pages are in the repository's testdata")
+	all := map[string][]byte{}
+	for _, name := range files {
+		f, err := os.Open(name)
+		require.NoError(t, err)
+		z, err := gzip.NewReader(f)
+		require.NoError(t, err)
+		all[name], err = io.ReadAll(z)
+		require.NoError(t, err)
+		f.Close()
+	}
+	return all
+}
+
+// reference reads a page by the Prometheus project's own parser.
+func reference(t testing.TB, page []byte) ([]Rank, bool) {
+	t.Helper()
+	p := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := p.TextToMetricFamilies(bytes.NewReader(page))
+	if err != nil {
+		return nil, false
+	}
+	ranks := map[int]*Rank{}
+	var order []int
+	for name, f := range names {
+		family, ok := families[name]
+		if !ok {
+			continue
+		}
+		for _, m := range family.Metric {
+			at, labels := 0, map[string]string{}
+			for _, l := range m.Label {
+				labels[l.GetName()] = l.GetValue()
+			}
+			for _, l := range rankLabels {
+				if v, ok := labels[l]; ok {
+					at, err = strconv.Atoi(v)
+					require.NoError(t, err)
+				}
+			}
+			if ranks[at] == nil {
+				ranks[at] = &Rank{Rank: at}
+				order = append(order, at)
+			}
+			r := ranks[at]
+			number := func(name string) int { n, _ := strconv.Atoi(labels[name]); return n }
+			switch g := r.gauge(f); {
+			case f == cacheConfig:
+				r.BlockSize, r.Blocks = number("block_size"), number("num_gpu_blocks")
+			case f == loraInfo:
+				r.MaxLoRA = number("max_lora")
+			case (f == usage || f == hitRate) && g.Known:
+				g.Value = max(g.Value, value(m))
+			default:
+				*g = scoring.Known(g.Value + value(m))
+			}
+		}
+	}
+	var all []Rank
+	for _, at := range order {
+		all = append(all, *ranks[at])
+	}
+	return all, true
+}
+
+func value(m *dto.Metric) float64 {
+	switch {
+	case m.Gauge != nil:
+		return m.Gauge.GetValue()
+	case m.Counter != nil:
+		return m.Counter.GetValue()
+	}
+	return m.Untyped.GetValue()
+}
+
+func TestRecordedPages(t *testing.T) {
+	for name, page := range pages(t) {
+		want, ok := reference(t, page)
+		require.True(t, ok, name)
+		var p Page
+		if strings.Contains(name, "renderer") {
+			require.ErrorIs(t, Parse(&p, page), ErrNoMetrics, "a renderer has no cache")
+			require.Empty(t, want)
+			continue
+		}
+		require.NoError(t, Parse(&p, page), name)
+		require.ElementsMatch(t, want, p.Ranks, name)
+		require.Zero(t, p.Unreadable)
+		r := p.Ranks[0]
+		require.Equal(t, 32, r.BlockSize, name)
+		require.True(t, r.Load.Running.Known && r.Load.Waiting.Known && r.Load.KVUsage.Known && r.Queries.Known, name)
+		require.False(t, r.HitRate.Known, "vLLM has none: unknown, not 0")
+		if strings.Contains(name, "dp2") {
+			require.Len(t, p.Ranks, 2)
+		}
+	}
+}
+
+func TestForms(t *testing.T) {
+	for what, c := range map[string]struct {
+		page string
+		want Rank
+		bad  int
+	}{
+		"old names": {"vllm:gpu_cache_usage_perc{model_name=\"m\"} 0.25\nvllm:num_requests_running 3\n",
+			Rank{Load: scoring.Load{KVUsage: scoring.Known(0.25), Running: scoring.Known(3)}}, 0},
+		"two models": {"vllm:num_requests_running{model_name=\"a\"} 1\nvllm:num_requests_running{model_name=\"b\"} 2\nvllm:kv_cache_usage_perc{model_name=\"a\"} 0.5\nvllm:kv_cache_usage_perc{model_name=\"b\"} 0.25\n",
+			Rank{Load: scoring.Load{Running: scoring.Known(3), KVUsage: scoring.Known(0.5)}}, 0},
+		"SGLang": {"sglang:num_running_reqs{model_name=\"m\",dp_rank=\"1\"} 4.0\nsglang:num_queue_reqs{dp_rank=\"1\"} 2\nsglang:token_usage{dp_rank=\"1\"} 0.5\nsglang:cache_hit_rate{dp_rank=\"1\"} 0.75\n",
+			Rank{Rank: 1, Load: scoring.Load{Running: scoring.Known(4), Waiting: scoring.Known(2), KVUsage: scoring.Known(0.5)}, HitRate: scoring.Known(0.75)}, 0},
+		"TensorRT-LLM": {"trtllm_kv_cache_utilization{engine_type=\"trtllm\"} 0.1\n", Rank{Load: scoring.Load{KVUsage: scoring.Known(0.1)}}, 0},
+		"OpenMetrics": {"# TYPE vllm:num_preemptions counter\nvllm:num_preemptions_total{engine=\"0\"} 7.0 1795978055.75 # {trace_id=\"x\"} 1.0\nvllm:num_requests_waiting{engine=\"0\"} 1\r\n# EOF\n",
+			Rank{Preemptions: scoring.Known(7), Load: scoring.Load{Waiting: scoring.Known(1)}}, 0},
+		"braces and quotes in labels": {"vllm:num_requests_running{model_name=\"a\\\"b}c,d=\\\\\",engine=\"2\", } 5\n", Rank{Rank: 2, Load: scoring.Load{Running: scoring.Known(5)}}, 0},
+		"no blocks yet":               {"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1\n", Rank{BlockSize: 16}, 0},
+		"bad lines cost themselves": {"vllm:num_requests_running{engine=\"x\"} 1\nvllm:num_requests_running NaN\nvllm:num_requests_running -1\nvllm:num_requests_running{engine=\"0\n" +
+			"vllm:num_requests_running\nvllm:num_requests_running abc\nvllm:num_requests_waiting 2", Rank{Load: scoring.Load{Waiting: scoring.Known(2)}}, 5},
+	} {
+		var p Page
+		require.NoError(t, Parse(&p, []byte(c.page)), what)
+		require.Equal(t, []Rank{c.want}, p.Ranks, what)
+		require.Equal(t, c.bad, p.Unreadable, what)
+	}
+	var p Page
+	require.ErrorIs(t, Parse(&p, nil), ErrNoMetrics)
+	require.ErrorIs(t, Parse(&p, []byte("up 1\n")), ErrNoMetrics)
+	require.ErrorContains(t, Parse(&p, make([]byte, MaxPage+1)), "at most")
+}
+
+func TestManyRanks(t *testing.T) {
+	var b strings.Builder
+	for i := range MaxRanks + 10 {
+		b.WriteString("vllm:num_requests_running{engine=\"" + strconv.Itoa(i) + "\"} 1\n")
+	}
+	var p Page
+	require.NoError(t, Parse(&p, []byte(b.String())))
+	require.Len(t, p.Ranks, MaxRanks)
+	require.Equal(t, 10, p.Unreadable)
+}
+
+func TestNoAllocs(t *testing.T) {
+	page := pages(t)[filepath.FromSlash("../../testdata/vllm/server/0.32.0/metrics-dp2.txt.gz")]
+	var p Page
+	require.NoError(t, Parse(&p, page))
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = Parse(&p, page) }))
+}
+
+// FuzzParse: nothing panics, nothing is read that is not a number, and a page
+// that the Prometheus project's parser reads gives the same values.
+func FuzzParse(f *testing.F) {
+	for page := range maps.Values(pages(f)) {
+		f.Add(page[:min(len(page), 4000)])
+	}
+	f.Add([]byte("sglang:num_running_reqs{dp_rank=\"1\"} 4.0\n"))
+	f.Add([]byte("vllm:num_requests_running{a=\"\\\\\",engine=\"1\"} 0x1p4 12\nvllm:kv_cache_usage_perc 1e-3"))
+	f.Fuzz(func(t *testing.T, page []byte) {
+		var p Page
+		err := Parse(&p, page)
+		require.Equal(t, err == nil, len(p.Ranks) > 0)
+		for i := range p.Ranks {
+			for _, f := range []field{running, waiting, usage, queries, hits, externalQueries, externalHits, preemptions, hitRate} {
+				v := p.Ranks[i].gauge(f).Value
+				require.False(t, math.IsNaN(v) || v < 0)
+			}
+		}
+		if want, ok := comparable(t, page); ok && p.Unreadable == 0 {
+			require.ElementsMatch(t, want, p.Ranks)
+		}
+	})
+}
+
+// comparable is the reference's answer to pages without values that Parse leaves
+// out on purpose.
+func comparable(t *testing.T, page []byte) (ranks []Rank, ok bool) {
+	defer func() { // a rank that is no number fails the reference
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	for _, odd := range []string{"engine", "dp_rank", "block_size", "max_lora", "num_gpu_blocks", "TYPE", "Inf", "inf", "-"} {
+		if bytes.Contains(page, []byte(odd)) {
+			return nil, false
+		}
+	}
+	return reference(t, page)
+}
+
+func BenchmarkParse(b *testing.B) {
+	page := pages(b)[filepath.FromSlash("../../testdata/vllm/server/0.32.0/metrics-after.txt.gz")]
+	b.Run("ours", func(b *testing.B) {
+		var p Page
+		b.SetBytes(int64(len(page)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := Parse(&p, page); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("prometheus", func(b *testing.B) {
+		b.SetBytes(int64(len(page)))
+		b.ReportAllocs()
+		for b.Loop() {
+			p := expfmt.NewTextParser(model.UTF8Validation)
+			if _, err := p.TextToMetricFamilies(bytes.NewReader(page)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,198 @@
+package scrape
+
+import (
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// fakeEngine is a metrics page over real HTTP.
+type fakeEngine struct {
+	*httptest.Server
+	asked atomic.Int64
+	mu    sync.Mutex
+	serve http.HandlerFunc
+}
+
+func newEngine(t testing.TB, h http.HandlerFunc) *fakeEngine {
+	e := &fakeEngine{serve: h}
+	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.asked.Add(1)
+		e.mu.Lock()
+		h := e.serve
+		e.mu.Unlock()
+		h(w, r)
+	}))
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *fakeEngine) now(h http.HandlerFunc) {
+	e.mu.Lock()
+	e.serve = h
+	e.mu.Unlock()
+}
+
+func text(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, s) }
+}
+
+func newScraper(t testing.TB, o Options) *Scraper {
+	s, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func eventually(t testing.TB, f func() bool) {
+	t.Helper()
+	require.Eventually(t, f, 20*time.Second, 2*time.Millisecond)
+}
+
+func TestScraper(t *testing.T) {
+	e := newEngine(t, text("vllm:num_requests_running{engine=\"0\"} 3\nvllm:num_preemptions_total{engine=\"0\"} 10\n"))
+	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: 5 * time.Second, Stale: time.Minute})
+	require.Equal(t, scoring.Load{}, s.Load("a", 0), "an engine that is not known")
+	require.NoError(t, s.Add("a", e.URL+"/metrics"))
+	eventually(t, func() bool { return s.Load("a", 0).Running == scoring.Known(3) })
+	require.False(t, s.Load("a", 0).Waiting.Known, "what it does not say is unknown")
+	require.Equal(t, scoring.Load{}, s.Load("a", 1), "nor is another rank")
+
+	e.now(text("vllm:num_requests_running{engine=\"0\"} 0\nvllm:num_preemptions_total{engine=\"0\"} 1\n"))
+	eventually(t, func() bool { return s.Load("a", 0).Running == scoring.Known(0) })
+	st, err := s.Status("a")
+	require.NoError(t, err)
+	require.Equal(t, uint64(1), st.Resets, "a counter that went back")
+	require.NoError(t, st.Err)
+
+	e.now(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) })
+	eventually(t, func() bool { st, _ := s.Status("a"); return st.Failures > 0 })
+	st, _ = s.Status("a")
+	require.ErrorContains(t, st.Err, "503")
+	require.Equal(t, scoring.Known(0), s.Load("a", 0).Running, "the last good answer is kept for a while")
+
+	require.True(t, s.Remove("a"))
+	require.False(t, s.Remove("a"))
+	_, err = s.Status("a")
+	require.ErrorIs(t, err, ErrUnknownEngine)
+}
+
+func TestStaleIsUnknown(t *testing.T) {
+	e := newEngine(t, text("vllm:num_requests_running 3\n"))
+	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: time.Second, Stale: 100 * time.Millisecond})
+	require.NoError(t, s.Add("a", e.URL))
+	eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 0 })
+	e.now(text("nothing of ours 1\n"))
+	eventually(t, func() bool { return !s.Load("a", 0).Running.Known })
+	st, _ := s.Status("a")
+	require.ErrorIs(t, st.Err, ErrNoMetrics)
+}
+
+func TestGzip(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Accept-Encoding") != "gzip" {
+			http.Error(w, "want gzip", http.StatusNotAcceptable)
+			return
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		fmt.Fprint(z, "sglang:num_queue_reqs 8\n")
+		z.Close()
+	})
+	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: time.Second, Gzip: true})
+	require.NoError(t, s.Add("a", e.URL))
+	eventually(t, func() bool { return s.Load("a", 0).Waiting == scoring.Known(8) })
+}
+
+// TestSlowEngine: one that hangs costs nobody else anything.
+func TestSlowEngine(t *testing.T) {
+	block := make(chan struct{})
+	slow := newEngine(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-block:
+		case <-r.Context().Done():
+		}
+	})
+	defer close(block)
+	fast := newEngine(t, text("vllm:num_requests_running 1\n"))
+	s := newScraper(t, Options{Period: 10 * time.Millisecond})
+	require.NoError(t, s.Add("slow", slow.URL))
+	require.NoError(t, s.Add("fast", fast.URL))
+	eventually(t, func() bool {
+		st, _ := s.Status("fast")
+		bad, _ := s.Status("slow")
+		return st.Pages > 2 && bad.Failures > 2
+	})
+}
+
+// TestConcurrent adds, reads and removes at once, and leaves no goroutine.
+func TestConcurrent(t *testing.T) {
+	e := newEngine(t, text("vllm:num_requests_running 1\n"))
+	before := runtime.NumGoroutine()
+	var updates atomic.Int64
+	s, err := New(Options{Period: time.Millisecond, Timeout: time.Second, Updated: func(string, *Page, error) { updates.Add(1) }})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			name := fmt.Sprint(i % 2)
+			for range 50 {
+				_ = s.Add(name, e.URL)
+				s.Load(name, 0)
+				_, _ = s.Status(name)
+				s.Remove(name)
+			}
+		})
+	}
+	wg.Wait()
+	require.NoError(t, s.Add("a", e.URL))
+	eventually(t, func() bool { return updates.Load() > 0 })
+	s.Close()
+	s.o.Client.CloseIdleConnections()
+	require.ErrorContains(t, s.Add("b", e.URL), "closed")
+	e.CloseClientConnections()
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
+}
+
+func TestRefusals(t *testing.T) {
+	_, err := New(Options{Period: -1})
+	require.ErrorContains(t, err, "Options.Period")
+	s := newScraper(t, Options{})
+	for _, u := range []string{"", "10.0.0.1:8000", "ftp://h/metrics", "http://", "http://[::1"} {
+		require.ErrorContains(t, s.Add("a", u), "not a URL", u)
+	}
+}
+
+// BenchmarkIdle is the processor time of polling 100 engines once: with a period
+// of 1 s it is the share of a core times 10 ms. The servers run in the same
+// process and are part of it.
+func BenchmarkIdle(b *testing.B) {
+	page := pages(b)["../../testdata/vllm/server/0.32.0/metrics-after.txt.gz"]
+	e := newEngine(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	done := make(chan struct{}, 1000)
+	s := newScraper(b, Options{Period: 200 * time.Millisecond, Timeout: 5 * time.Second, Updated: func(_ string, _ *Page, err error) {
+		if err != nil {
+			b.Error(err)
+		}
+		select {
+		case done <- struct{}{}:
+		default:
+		}
+	}})
+	for i := range 100 {
+		require.NoError(b, s.Add(fmt.Sprint(i), e.URL))
+	}
+	for b.Loop() {
+		<-done
+	}
+}
