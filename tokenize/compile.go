@@ -121,7 +121,19 @@ func (t *Tokenizer) merges(f *file, s *scanner, special map[uint32]bool) ([]stri
 	}
 	type merge struct{ left, right, id uint32 }
 	var list []merge
-	made := make([]string, 0, len(f.tokens))
+	largest := uint32(0)
+	for _, id := range f.tokens {
+		largest = max(largest, id)
+	}
+	names := make([]string, largest+1)
+	shared := make(map[uint32]bool)
+	for token, id := range f.tokens {
+		if names[id] != "" {
+			shared[id] = true
+		}
+		names[id] = token
+	}
+	made := make([]string, largest+1)
 	var joined []byte
 	err := f.eachMerge(s, func(left, right string) error {
 		joined = append(append(joined[:0], left...), right...)
@@ -135,15 +147,10 @@ func (t *Tokenizer) merges(f *file, s *scanner, special map[uint32]bool) ([]stri
 			return unsupported("model.merges", left+" "+right, "it merges a byte or unknown token")
 		case len(list) >= maxMerges:
 			return s.fail("too many merges")
+		case names[id] != string(joined) || shared[id]:
+			return unsupported("model.vocab id", id, fmt.Sprintf("%q and another token share it", joined))
 		}
-		for int(id) >= len(made) {
-			made = append(made, make([]string, 1+int(id)-len(made))...)
-		}
-		if made[id] == "" {
-			made[id] = string(joined)
-		} else if made[id] != string(joined) {
-			return unsupported("model.vocab id", id, fmt.Sprintf("%q and %q share it", made[id], joined))
-		}
+		made[id] = names[id]
 		list = append(list, merge{l, r, id})
 		return nil
 	})
@@ -174,7 +181,7 @@ func (t *Tokenizer) findWords(f *file, made []string) {
 			continue
 		}
 		if !f.ignoreMerges {
-			if (int(id) >= len(made) || made[id] == "") && utf8.RuneCountInString(token) > 1 {
+			if made[id] == "" && utf8.RuneCountInString(token) > 1 {
 				continue // no merge makes it
 			}
 			m.encode(&s, view(text))
@@ -182,17 +189,15 @@ func (t *Tokenizer) findWords(f *file, made []string) {
 				continue
 			}
 		}
-		m.words.put(string(text), id)
+		m.words.put(view(text), id)
 	}
 	if m.bytes {
 		return
 	}
 	t.cuts.init(m.fallback != nil && !f.ignoreMerges)
 	for _, token := range made {
-		if token != "" {
-			if text, ok := t.plain(nil, token); ok {
-				t.cuts.keep(view(text))
-			}
+		if text, ok := t.plain(text[:0], token); ok {
+			t.cuts.keep(view(text))
 		}
 	}
 }

