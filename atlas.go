@@ -18,6 +18,9 @@ type constError string
 func (e constError) Error() string { return string(e) }
 
 const (
+	// ErrOptions is wrapped by the errors of [New] that are about this package's
+	// own options.
+	ErrOptions = constError("kvatlas: invalid options")
 	// ErrWorkerName is returned when a worker has no name.
 	ErrWorkerName = constError("kvatlas: a worker needs a name")
 	// ErrWorkerExists is returned by AddWorker when the name is taken by a
@@ -36,9 +39,13 @@ type Options struct {
 	// Weights gives blocks a value by the name of their medium, 0 to 1;
 	// see [radix.Options].
 	Weights map[string]float64
-	// Policy chooses the worker in [Atlas.Route]; nil means
-	// [scoring.Default].
+	// Policy chooses the worker in [Atlas.Route]; nil means one of
+	// [scoring.PrefixLoad].
 	Policy *scoring.Policy
+	// MemoBytes bounds the memory of digests of prompts seen before, for each way
+	// of hashing in the fleet: the next turn of a conversation is then not hashed
+	// from its beginning. 0 is off. See [blockhash.Options].
+	MemoBytes int64
 }
 
 // Atlas knows which worker of a fleet holds which blocks. It is made by [New],
@@ -56,6 +63,9 @@ type Atlas struct {
 func New(o Options) (*Atlas, error) {
 	if _, err := radix.New(radix.Options{Weights: o.Weights}); err != nil {
 		return nil, fmt.Errorf("kvatlas: %w", err)
+	}
+	if o.MemoBytes < 0 {
+		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
 	a := &Atlas{options: o, policy: o.Policy}
 	if a.policy == nil {
@@ -117,9 +127,9 @@ type domainKey struct {
 	plainOnly       bool // content keys of plain prompts are to be trusted
 }
 
-func (k domainKey) hasher() (*blockhash.Hasher, error) {
+func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
 	return blockhash.New(blockhash.Options{
-		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed,
+		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed, MemoBytes: memoBytes,
 	})
 }
 
@@ -135,7 +145,7 @@ func (a *Atlas) domainFor(f *fleet, key domainKey) (*domain, error) {
 	if key.content {
 		d.content, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit, Lookahead: key.lookahead})
 	} else {
-		d.hasher, err = key.hasher()
+		d.hasher, err = key.hasher(a.options.MemoBytes)
 	}
 	if err != nil {
 		return nil, err

@@ -123,6 +123,8 @@ func TestRefusedWorkers(t *testing.T) {
 	}
 	_, err := kvatlas.New(kvatlas.Options{Weights: map[string]float64{"CPU": -1}})
 	require.ErrorIs(t, err, radix.ErrOptions)
+	_, err = kvatlas.New(kvatlas.Options{MemoBytes: -1})
+	require.ErrorIs(t, err, kvatlas.ErrOptions)
 }
 
 func TestBadPayloadChangesNothing(t *testing.T) {
@@ -277,12 +279,17 @@ func TestRouteWeighsLoad(t *testing.T) {
 func TestRandomStreams(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
+		memo := int64(seed%2) << 20 // hashing with and without a memory
 		names := []string{"a", "b", "c"}
 		var workers []kvatlas.Worker
 		for _, n := range names {
 			workers = append(workers, worker(n))
 		}
-		a := newAtlas(t, workers...)
+		a, err := kvatlas.New(kvatlas.Options{MemoBytes: memo})
+		require.NoError(t, err)
+		for _, w := range workers {
+			require.NoError(t, a.AddWorker(w))
+		}
 		var prompts []blockhash.Prompt
 		var keys [][]uint64
 		for range 8 {

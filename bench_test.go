@@ -11,11 +11,17 @@ import (
 )
 
 // BenchmarkRoute hashes, matches, scores and picks for a prompt of 6,250 blocks
-// that every worker holds; "cold" is a prompt nobody holds, of which one block is
-// hashed.
+// that every worker holds: hashed from its beginning ("warm"), or remembered
+// ("memo"). "cold" is a prompt nobody holds, of which one block is hashed.
 func BenchmarkRoute(b *testing.B) {
+	b.Run("hash", func(b *testing.B) { benchmarkRoute(b, 0) })
+	b.Run("memo", func(b *testing.B) { benchmarkRoute(b, 64<<20) })
+}
+
+func benchmarkRoute(b *testing.B, memo int64) {
 	for _, workers := range []int{1, 8, 64} {
-		a := newAtlas(b)
+		a, err := kvatlas.New(kvatlas.Options{MemoBytes: memo})
+		require.NoError(b, err)
 		p := blockhash.Prompt{Tokens: tokens(6250*16 + 1)}
 		w := kvatlas.Worker{Release: "0.32.0", BlockSize: 16}
 		keys := keysOf(b, w, p)

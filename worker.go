@@ -164,7 +164,7 @@ func (w *Worker) domainKey() (domainKey, error) {
 		return domainKey{}, err
 	}
 	key := domainKey{scheme: scheme, algorithm: w.Algorithm, seed: w.Seed, unit: w.Cache.HashUnit, lookahead: w.Cache.Lookahead}
-	_, err = key.hasher()
+	_, err = key.hasher(0)
 	if errors.Is(err, blockhash.ErrRoot) && w.Seed == (blockhash.Seed{}) {
 		return domainKey{scheme: scheme, unit: key.unit, lookahead: key.lookahead, content: true, plainOnly: w.PlainOnly}, nil
 	}
