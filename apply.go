@@ -161,6 +161,9 @@ func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
 	if w.content != nil {
 		return w.content.store(h, e)
 	}
+	if e.HasParent {
+		return w.domain.index.StoreAfter(h, e.Parent, e.Hashes)
+	}
 	return w.domain.index.Store(h, e.Hashes)
 }
 

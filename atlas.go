@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -74,21 +75,25 @@ func New(o Options) (*Atlas, error) {
 			return nil, fmt.Errorf("kvatlas: %w", err)
 		}
 	}
-	a.fleet.Store(&fleet{byName: map[string]*worker{}})
+	a.fleet.Store(&fleet{byName: map[string]*worker{}, bySource: map[kvevents.Source]*worker{}})
 	return a, nil
 }
 
 // fleet is what is registered at one moment. It is replaced, never changed, so
 // that matching needs no lock to read it.
 type fleet struct {
-	workers []*worker // in order of registration
-	byName  map[string]*worker
-	domains []*domain // those with workers
+	workers  []*worker // in order of registration
+	byName   map[string]*worker
+	bySource map[kvevents.Source]*worker
+	domains  []*domain // those with workers
 }
 
 func (f *fleet) with(w *worker) *fleet {
-	n := &fleet{workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), domains: f.domains}
+	n := &fleet{
+		workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), bySource: maps.Clone(f.bySource), domains: f.domains,
+	}
 	n.byName[w.Name] = w
+	n.bySource[w.source()] = w
 	if !slices.Contains(f.domains, w.domain) {
 		n.domains = append(slices.Clip(f.domains), w.domain)
 	}
@@ -96,8 +101,9 @@ func (f *fleet) with(w *worker) *fleet {
 }
 
 func (f *fleet) without(w *worker) *fleet {
-	n := &fleet{byName: maps.Clone(f.byName)}
+	n := &fleet{byName: maps.Clone(f.byName), bySource: maps.Clone(f.bySource)}
 	delete(n.byName, w.Name)
+	delete(n.bySource, w.source())
 	for _, o := range f.workers {
 		if o != w {
 			n.workers = append(n.workers, o)

@@ -242,6 +242,31 @@ func TestSink(t *testing.T) {
 	require.ErrorIs(t, err, kvatlas.ErrUnknownWorker)
 }
 
+// TestHandler: one engine of two ranks is two workers.
+func TestHandler(t *testing.T) {
+	var ranks []kvatlas.Worker
+	for rank := range int32(2) {
+		w := worker(fmt.Sprint("engine/", rank))
+		w.Replica, w.Rank = "engine", rank
+		ranks = append(ranks, w)
+	}
+	a := newAtlas(t, ranks...)
+	again := worker("other name")
+	again.Replica, again.Rank = "engine", 1
+	require.ErrorIs(t, a.AddWorker(again), kvatlas.ErrWorkerExists)
+
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	h := a.Handler()
+	b := &kvevents.Batch{Events: []kvevents.Event{stored(keysOf(t, ranks[0], p), p.Tokens[:8])}}
+	h.Apply(kvevents.Source{Worker: "engine", Rank: 1}, 0, b)
+	h.Apply(kvevents.Source{Worker: "engine", Rank: 2}, 0, b)
+	h.Apply(kvevents.Source{Worker: "nobody"}, 0, b)
+	require.Equal(t, map[string]int{"engine/0": 0, "engine/1": 8}, usable(t, a, p))
+	h.Lost(kvevents.Loss{Worker: "engine", Rank: 1, From: 1, To: 1})
+	h.Clear(kvevents.Source{Worker: "engine", Rank: 1}, kvevents.ClearLoss)
+	require.Equal(t, map[string]int{"engine/0": 0, "engine/1": 0}, usable(t, a, p))
+}
+
 func TestMedia(t *testing.T) {
 	a := newAtlas(t, worker("a"))
 	p := blockhash.Prompt{Tokens: tokens(17)}

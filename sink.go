@@ -41,3 +41,33 @@ func (s sink) Lost(l kvevents.Loss) {
 		return nil
 	})
 }
+
+// Handler returns what a [kvevents.Subscriber] feeds: the batches of a source go
+// to the worker of its replica and rank. A source without such a worker changes
+// nothing, so add workers here before their targets there.
+func (a *Atlas) Handler() kvevents.Handler { return handler{a} }
+
+type handler struct{ a *Atlas }
+
+func (h handler) sink(src kvevents.Source) (sink, bool) {
+	w, ok := h.a.fleet.Load().bySource[src]
+	return sink{w}, ok
+}
+
+func (h handler) Apply(src kvevents.Source, seq uint64, b *kvevents.Batch) {
+	if s, ok := h.sink(src); ok {
+		s.Apply(seq, b)
+	}
+}
+
+func (h handler) Clear(src kvevents.Source, c kvevents.ClearCause) {
+	if s, ok := h.sink(src); ok {
+		s.Clear(c)
+	}
+}
+
+func (h handler) Lost(l kvevents.Loss) {
+	if s, ok := h.sink(kvevents.Source{Worker: l.Worker, Rank: l.Rank}); ok {
+		s.Lost(l)
+	}
+}

@@ -1,6 +1,7 @@
 package kvatlas
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -42,7 +43,12 @@ type Worker struct {
 	// 0.17); without it nothing is known there. See [ByContent].
 	PlainOnly bool
 
-	// Rank, Labels and Capability are handed on to the policy.
+	// Replica is the name under which a subscriber knows the engine, where it is
+	// not Name: an engine with several data-parallel ranks is one target of a
+	// subscriber and one worker a rank.
+	Replica string
+	// Rank is the data-parallel rank; it, Labels and Capability are handed on to
+	// the policy.
 	Rank       int32
 	Labels     []scoring.Label
 	Capability float64
@@ -102,9 +108,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if w.Name == "" {
 		return ErrWorkerName
 	}
-	if w.Engine == "" {
-		w.Engine = "vllm"
-	}
+	w.Engine = cmp.Or(w.Engine, "vllm")
 	profile, err := w.profile()
 	if err != nil {
 		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
@@ -121,6 +125,9 @@ func (a *Atlas) AddWorker(w Worker) error {
 			return nil
 		}
 		return fmt.Errorf("%w: %q", ErrWorkerExists, w.Name)
+	}
+	if old, ok := s.bySource[w.source()]; ok {
+		return fmt.Errorf("%w: rank %d of replica %q is worker %q", ErrWorkerExists, w.Rank, w.source().Worker, old.Name)
 	}
 	d, err := a.domainFor(s, key)
 	if err != nil {
@@ -140,6 +147,11 @@ func (a *Atlas) AddWorker(w Worker) error {
 	}
 	a.fleet.Store(s.with(n))
 	return nil
+}
+
+// source is where the worker's events come from.
+func (w *Worker) source() kvevents.Source {
+	return kvevents.Source{Worker: cmp.Or(w.Replica, w.Name), Rank: w.Rank}
 }
 
 // profile compiles the description of the worker's cache.
