@@ -12,6 +12,9 @@ type state struct {
 	prefix  []byte // a piece with a space in front
 	symbols symbols
 	cache   []cacheSlot
+
+	segments *Cache // during a call through it
+	tenant   string
 }
 
 // cacheSlot remembers the ids of a piece of up to maxInline bytes that is
@@ -75,9 +78,17 @@ func (s *state) text(dst []uint32, text string) []uint32 {
 	}
 }
 
-// stretch normalizes what lies between added tokens, and cuts it at those
-// that stand in the normalized text.
+// stretch is encodeStretch through the cache of segments, if there is one.
 func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
+	if s.segments != nil && len(text) >= s.segments.min {
+		return s.segments.appendSegment(dst, s, text, first)
+	}
+	return s.encodeStretch(dst, text, first)
+}
+
+// encodeStretch normalizes what lies between added tokens, and cuts it at
+// those that stand in the normalized text.
+func (s *state) encodeStretch(dst []uint32, text string, first bool) []uint32 {
 	if text == "" {
 		return dst
 	}

@@ -67,10 +67,16 @@ type Tokenizer struct {
 //
 // The error is [ErrTextTooLong] for texts over the limit.
 func (t *Tokenizer) AppendIDs(dst []uint32, text string, o EncodeOptions) ([]uint32, error) {
+	s := t.get()
+	dst, err := t.appendIDs(dst, text, o, s)
+	t.put(s)
+	return dst, err
+}
+
+func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *state) ([]uint32, error) {
 	if len(text) > t.maxText {
 		return dst, ErrTextTooLong
 	}
-	s := t.get()
 	if !utf8.ValidString(text) {
 		s.valid = appendValid(s.valid[:0], text)
 		text = view(s.valid)
@@ -82,7 +88,6 @@ func (t *Tokenizer) AppendIDs(dst []uint32, text string, o EncodeOptions) ([]uin
 	if o.AddSpecialTokens {
 		dst = append(dst, t.template.after...)
 	}
-	t.put(s)
 	return dst, nil
 }
 
