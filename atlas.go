@@ -47,6 +47,8 @@ type Options struct {
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
 	// from its beginning. 0 is off. See [blockhash.Options].
 	MemoBytes int64
+	// Observer, if set, is told how long decisions take, for histograms.
+	Observer Observer
 }
 
 // Atlas knows which worker of a fleet holds which blocks. It is made by [New],
@@ -58,6 +60,8 @@ type Atlas struct {
 	policy  *scoring.Policy
 	mu      sync.Mutex // orders AddWorker and RemoveWorker
 	fleet   atomic.Pointer[fleet]
+
+	matches, errors atomic.Uint64
 }
 
 // New makes an Atlas without workers. The error names the option at fault.

@@ -5,7 +5,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -265,6 +267,46 @@ func TestHandler(t *testing.T) {
 	h.Lost(kvevents.Loss{Worker: "engine", Rank: 1, From: 1, To: 1})
 	h.Clear(kvevents.Source{Worker: "engine", Rank: 1}, kvevents.ClearLoss)
 	require.Equal(t, map[string]int{"engine/0": 0, "engine/1": 0}, usable(t, a, p))
+}
+
+// counts is an observer.
+type counts [kvatlas.NumStages]atomic.Int64
+
+func (c *counts) Observe(s kvatlas.Stage, d time.Duration) {
+	if d >= 0 {
+		c[s].Add(1)
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	var seen counts
+	a, err := kvatlas.New(kvatlas.Options{MemoBytes: 1 << 20, Observer: &seen})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("a")))
+	require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "b", Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.XXHash}))
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	keys := keysOf(t, worker("a"), p)
+	require.NoError(t, a.Apply("a", payload(t, "0.32.0", stored(keys, p.Tokens[:8]), removed(keys[1]))))
+	require.NoError(t, a.Apply("b", payload(t, "0.32.0", stored([]uint64{1, 2}, p.Tokens[:8]))))
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
+	require.NoError(t, a.Reported("a", 4, 4))
+	require.NoError(t, a.Reported("a", 8, 4))
+	require.NoError(t, a.Reported("a", 0, 8))
+	require.ErrorIs(t, a.Reported("nobody", 0, 0), kvatlas.ErrUnknownWorker)
+
+	s := a.Snapshot()
+	require.Equal(t, uint64(1), s.Matches)
+	require.Len(t, s.Workers, 2)
+	require.Equal(t, kvatlas.Prediction{Exact: 1, Over: 1, Under: 1, OverTokens: 4, UnderTokens: 8}, s.Workers[0].Prediction)
+	require.Equal(t, uint64(2), s.Workers[0].Events.Events)
+	require.Equal(t, []string{"GPU"}, s.Workers[0].Media)
+	require.Equal(t, 1, s.Workers[0].Index.Held[0].Blocks)
+	require.Equal(t, 3, s.Index.Memberships)
+	require.Equal(t, int64(1<<20), s.Memo.MaxBytes)
+	for stage, want := range []int64{1, 1, 2} {
+		require.Equal(t, want, seen[stage].Load(), kvatlas.Stage(stage))
+	}
 }
 
 func TestMedia(t *testing.T) {

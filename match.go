@@ -63,6 +63,8 @@ type domainMatch struct {
 // The error is a *blockhash.PromptError, or wraps [radix.ErrQuery]; m is then
 // empty.
 func (a *Atlas) Match(req *Request, m *Match) error {
+	defer a.done(StageMatch, a.timed())
+	a.matches.Add(1)
 	f := a.fleet.Load()
 	m.Workers = m.Workers[:0]
 	m.picked = m.picked[:0]
@@ -83,6 +85,7 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 	for i, d := range f.domains {
 		if err := m.domains[i].match(d, req, m); err != nil {
 			m.Workers = m.Workers[:0]
+			a.errors.Add(1)
 			return fmt.Errorf("kvatlas: %w", err)
 		}
 	}

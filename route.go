@@ -35,6 +35,7 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 	if len(c.Match.Workers) == 0 {
 		return ErrNoWorkers
 	}
+	defer a.done(StageScore, a.timed())
 	c.request = scoring.Request{
 		Tokens: req.Prompt.Len(), OutputTokens: req.OutputTokens, Session: req.Session, Explain: req.Explain,
 	}

@@ -96,6 +96,8 @@ type worker struct {
 	content *contentState // nil unless ByContent
 	stats   WorkerStats
 	load    loadCell
+
+	prediction Prediction
 }
 
 // AddWorker registers a worker. Adding the same description again changes
