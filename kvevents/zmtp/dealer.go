@@ -4,7 +4,8 @@ import "context"
 
 // Dealer sends messages to its peers in turn and receives from all of them. With
 // one dialed endpoint it is a client of that Router; Options.Identity names it.
-// Make one with NewDealer.
+// The zero value is
+// of no use; make one with NewDealer.
 //
 // All methods may be called by any goroutine at any time.
 type Dealer struct {

@@ -2,7 +2,8 @@ package zmtp
 
 // Pub sends every message to each peer that subscribed to its topic. It never
 // waits: a peer that is Options.SendMessages behind loses messages, which Stats
-// counts and nothing else tells. Make one with NewPub.
+// counts and nothing else tells. The zero value is
+// of no use; make one with NewPub.
 //
 // All methods may be called by any goroutine at any time.
 type Pub struct{ *socket }

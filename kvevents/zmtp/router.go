@@ -6,7 +6,8 @@ import (
 )
 
 // Router receives from its peers with the identity of the sender in front, and
-// sends to the peer whose identity is in front. Make one with NewRouter.
+// sends to the peer whose identity is in front. The zero value is
+// of no use; make one with NewRouter.
 //
 // All methods may be called by any goroutine at any time.
 type Router struct {

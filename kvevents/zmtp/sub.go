@@ -5,7 +5,8 @@ import (
 )
 
 // Sub receives what publishers send under the topics it subscribes to. It may
-// dial many publishers, and be bound for many to dial it. Make one with NewSub.
+// dial many publishers, and be bound for many to dial it. The zero value is
+// of no use; make one with NewSub.
 //
 // All methods may be called by any goroutine at any time.
 type Sub struct {
