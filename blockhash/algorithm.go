@@ -1,11 +1,7 @@
 package blockhash
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
-
-	"github.com/zeebo/xxh3"
 )
 
 // Algorithm is what vLLM calls prefix_caching_hash_algo: how a block is
@@ -20,24 +16,33 @@ const (
 	XXHash                      // "xxhash": pickle protocol 5, XXH3-128; from 0.13
 	XXHashCBOR                  // "xxhash_cbor": canonical CBOR, XXH3-128; from 0.13
 	numAlgorithms
+
+	// BLAKE3 is the default of LMCache's multiprocess server, over raw ids. No
+	// other engine has it.
+	BLAKE3 = numAlgorithms
 )
 
 var algorithmNames = [numAlgorithms]string{"sha256", "sha256_cbor", "xxhash", "xxhash_cbor"}
+
+const blake3Name = "blake3"
 
 // String returns the engine's name of the algorithm.
 func (a Algorithm) String() string {
 	if a < numAlgorithms {
 		return algorithmNames[a]
 	}
+	if a == BLAKE3 {
+		return blake3Name
+	}
 	return fmt.Sprintf("Algorithm(%d)", uint8(a))
 }
 
-// Size returns the length of a digest in bytes: 32 for SHA-256, 16 for
-// XXH3-128, 0 for a value that is no algorithm.
+// Size returns the length of a digest in bytes: 32 for SHA-256 and
+// BLAKE3, 16 for XXH3-128, 0 for a value that is no algorithm.
 func (a Algorithm) Size() int {
 	switch a {
-	case SHA256, SHA256CBOR:
-		return sha256.Size
+	case SHA256, SHA256CBOR, BLAKE3:
+		return 32
 	case XXHash, XXHashCBOR:
 		return 16
 	}
@@ -51,13 +56,17 @@ func (a Algorithm) xxh() bool  { return a == XXHash || a == XXHashCBOR }
 // a near miss would hash everything differently and never match, so there is
 // no default and no folding of case. "builtin" (Python's hash) cannot be
 // reproduced and "sha256_cbor_64bit" chained other values than "sha256_cbor"
-// does: both are refused by name. The error wraps [ErrAlgorithm] and lists the
-// valid names.
+// does: both are refused by name (LMCache still has the latter as an alias of
+// "sha256_cbor"). "blake3", of LMCache's server, is known too. The error wraps
+// [ErrAlgorithm] and lists vLLM's names.
 func ParseAlgorithm(name string) (Algorithm, error) {
 	for i, n := range algorithmNames {
 		if n == name {
 			return Algorithm(i), nil
 		}
+	}
+	if name == blake3Name {
+		return BLAKE3, nil
 	}
 	why := ""
 	switch name {
@@ -67,15 +76,4 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 		why = " (renamed in vLLM; the old one chained 64-bit values)"
 	}
 	return 0, fmt.Errorf("%w %q%s: valid names are %s", ErrAlgorithm, name, why, quoteList(algorithmNames[:]))
-}
-
-// sum appends the digest of msg to dst.
-func (a Algorithm) sum(dst, msg []byte) []byte {
-	if a.xxh() {
-		h := xxh3.Hash128(msg)
-		dst = binary.BigEndian.AppendUint64(dst, h.Hi)
-		return binary.BigEndian.AppendUint64(dst, h.Lo)
-	}
-	d := sha256.Sum256(msg)
-	return append(dst, d[:]...)
 }

@@ -22,7 +22,7 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	dst = slices.Grow(dst, h.Blocks(c.Len()))
 	size := h.DigestSize()
 	for c.step() {
-		dst = append(dst, KeyOf(c.digest[:c.size]))
+		dst = append(dst, c.key)
 		for d := c.restKnown(); len(d) > 0; d = d[size:] {
 			dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
 		}
@@ -51,11 +51,16 @@ func (h *Hasher) AppendDigests(dst []byte, p *Prompt) ([]byte, error) {
 // shows what a hash is made of: hashing the message gives the block's digest.
 // The error is a [PromptError], or wraps [ErrOptions] when p has no such block
 // or parent is too long for a digest.
+//
+// Schemes other than vLLM's have no messages here.
 func (h *Hasher) AppendMessage(dst []byte, p *Prompt, block int, parent []byte) ([]byte, error) {
 	c := chains.Get().(*Chain)
 	defer recycle(c)
 	if err := h.Start(c, p); err != nil {
 		return dst, err
+	}
+	if h.era.family != familyVLLM {
+		return dst, optionError("messages are known of vLLM, not of %v", h.opt.Scheme)
 	}
 	switch n := h.Blocks(c.Len()); {
 	case block < 0 || block >= n:

@@ -27,9 +27,17 @@ type Chain struct {
 
 	digest  [32]byte // of the last block, the root before the first
 	size    int
-	scratch [32]byte
-	enc     encoder
-	span    span
+	key     uint64   // its 64-bit form
+	scratch [32]byte // vLLM: digest of embeddings; SGLang: namespace; LMCache: prefix of a partial chunk
+
+	mapped      bool   // SGLang: event values are mapped by the namespace
+	partial     bool   // LMCache: the last hash was of a partial chunk
+	partialEnd  int    // where that ended
+	partialSize int    // length of the prefix it had
+	scratchText []byte // kept for reuse
+
+	enc  encoder
+	span span
 }
 
 // Start makes c ready to hand out the hashes of p from its first block on,
@@ -59,7 +67,7 @@ func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 }
 
 func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
-	if err := checkPrompt(p); err != nil {
+	if err := h.check(p); err != nil {
 		c.h = nil
 		return err
 	}
@@ -71,6 +79,16 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	c.span.reset()
 	c.bare = p.LoRA == nil && len(p.Items) == 0 && (p.Embeds == nil || h.era.embeds == embedsIgnored)
 	c.size = copy(c.digest[:], digest)
+	c.partial = false
+	if h.era.family == familySGLang {
+		c.startSGLang()
+		if blocks > 0 {
+			c.size = copy(c.digest[:], digest)
+		}
+	}
+	if h.era.family == familySeq && blocks > 0 {
+		c.key = binary.BigEndian.Uint64(c.digest[:])
+	}
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
 	return nil
 }
@@ -83,7 +101,7 @@ func (c *Chain) Next() (key uint64, ok bool) {
 	if c.h == nil || !c.step() {
 		return 0, false
 	}
-	return KeyOf(c.digest[:c.size]), true
+	return c.key, true
 }
 
 // Digest returns the full digest of the block that Next handed out last; the
@@ -118,7 +136,8 @@ func (c *Chain) Extend(tokens []uint32) {
 	}
 }
 
-// ExtendWide is Extend for ids that are negative or above 2^32-1.
+// ExtendWide is Extend for ids that are negative or above 2^32-1. With a
+// scheme that cannot hold an id the chain ends before its block.
 func (c *Chain) ExtendWide(tokens []int64) {
 	if c.h == nil || len(tokens) == 0 {
 		return
@@ -143,8 +162,7 @@ func (c *Chain) widen() {
 // done is the position of the first token that is not hashed yet.
 func (c *Chain) done() int { return c.blocks * c.h.opt.BlockSize }
 
-// step hashes one block, if there is one.
-func (c *Chain) step() bool {
+func (c *Chain) stepVLLM() bool {
 	start := c.done()
 	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
 		return false
@@ -152,18 +170,23 @@ func (c *Chain) step() bool {
 	if c.h.memo != nil && c.remembered(start) {
 		return true
 	}
-	msg := c.message(start)
+	c.sum(c.message(start))
+	c.blocks++
+	c.collect()
+	return true
+}
+
+// sum hashes an encoded message into digest and key.
+func (c *Chain) sum(msg []byte) {
 	if c.h.opt.Algorithm.xxh() {
 		sum := xxh3.Hash128(msg)
 		binary.BigEndian.PutUint64(c.digest[0:], sum.Hi)
 		binary.BigEndian.PutUint64(c.digest[8:], sum.Lo)
-	} else {
-		c.enc.buf = sumSHA256(&c.digest, msg)
+		c.key, c.size = sum.Lo, 16
+		return
 	}
-	c.size = c.h.opt.Algorithm.Size()
-	c.blocks++
-	c.collect()
-	return true
+	c.enc.buf = sumSHA256(&c.digest, msg)
+	c.key, c.size = binary.BigEndian.Uint64(c.digest[24:]), 32
 }
 
 // message encodes the block that starts at start: (parent, tokens, extra),
@@ -219,8 +242,9 @@ func (h *Hasher) hashSeed(text string) ([]byte, error) {
 	if len(text) > math.MaxInt32 {
 		return nil, optionError("the seed has %d bytes", len(text))
 	}
-	e := encoder{cbor: h.opt.Algorithm.cbor()}
-	e.begin()
-	e.text(text)
-	return h.opt.Algorithm.sum(nil, e.end()), nil
+	c := Chain{h: h, enc: encoder{cbor: h.opt.Algorithm.cbor()}}
+	c.enc.begin()
+	c.enc.text(text)
+	c.sum(c.enc.end())
+	return c.digest[:c.size], nil
 }

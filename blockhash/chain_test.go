@@ -1,12 +1,24 @@
 package blockhash
 
 import (
+	"crypto/sha256"
 	"math/rand/v2"
 	"sync"
 	"testing"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/stretchr/testify/require"
 )
+
+func refSum(a Algorithm, msg []byte) []byte {
+	if a == XXHash || a == XXHashCBOR {
+		sum := xxh3.Hash128(msg).Bytes()
+		return sum[:]
+	}
+	sum := sha256.Sum256(msg)
+	return sum[:]
+}
 
 // slowDigests hashes a prompt the obvious way: build the tree of each block,
 // write it with the reference encoders.
@@ -62,9 +74,9 @@ func slowDigests(h *Hasher, p *Prompt) (out []byte) {
 			}
 			switch {
 			case e.tagged:
-				extra = append(extra, list{text{"prompt_embeds", true}, SHA256.sum(nil, rows)})
+				extra = append(extra, list{text{"prompt_embeds", true}, refSum(SHA256, rows)})
 			case e.embeds == embedsDigest:
-				extra = append(extra, SHA256.sum(nil, rows))
+				extra = append(extra, refSum(SHA256, rows))
 			default:
 				extra = append(extra, rows)
 			}
@@ -80,7 +92,7 @@ func slowDigests(h *Hasher, p *Prompt) (out []byte) {
 			}
 			last = l
 		}
-		parent = h.opt.Algorithm.sum(nil, refEncode(h, list{parent, tokens, last}))
+		parent = refSum(h.opt.Algorithm, refEncode(h, list{parent, tokens, last}))
 		out = append(out, parent...)
 	}
 	return out

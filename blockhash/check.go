@@ -9,6 +9,43 @@ import (
 // an int of 32 bits.
 const maxPosition = math.MaxInt32 / 2
 
+// check refuses prompts that the scheme's engine could not have hashed.
+func (h *Hasher) check(p *Prompt) error {
+	if err := checkPrompt(p); err != nil {
+		return err
+	}
+	switch {
+	case h.era.family == familySGLang:
+		return h.checkSGLang(p)
+	case h.era.family == familySeq, h.opt.Algorithm == BLAKE3:
+		return h.checkHashed(p)
+	}
+	return nil
+}
+
+// checkHashed refuses ids that this scheme cannot hold, among those that are
+// in a full block and so will be hashed.
+func (h *Hasher) checkHashed(p *Prompt) error {
+	if len(p.WideTokens) == 0 {
+		return nil
+	}
+	hashed := len(p.WideTokens) / h.opt.BlockSize * h.opt.BlockSize
+	if h.opt.EAGLE {
+		hashed = len(p.WideTokens)
+	}
+	return checkUint32(p.WideTokens[:hashed])
+}
+
+// checkUint32 refuses ids that an engine which hashes them as u32 cannot hold.
+func checkUint32(ids []int64) error {
+	for i, id := range ids {
+		if id < 0 || id > math.MaxUint32 {
+			return promptError("WideTokens", i, "id %d: this scheme hashes ids of 0 to 2^32-1", id)
+		}
+	}
+	return nil
+}
+
 // checkPrompt refuses prompts that no engine could not have hashed.
 func checkPrompt(p *Prompt) error {
 	if p == nil {

@@ -103,12 +103,7 @@ func (c *Content) check(p *Prompt) error {
 		return fmt.Errorf("%w: events of %v carry no extra keys, so a prompt with an adapter, items, a salt "+
 			"or embeddings cannot be told from a plain one", ErrOpaque, c.opt.Scheme)
 	}
-	for i, id := range p.WideTokens {
-		if id < 0 || id > 1<<32-1 {
-			return promptError("WideTokens", i, "id %d: content keys hold 0 to 2^32-1", id)
-		}
-	}
-	return nil
+	return checkUint32(p.WideTokens)
 }
 
 // contentBuffer collects what one key is made of.

@@ -342,6 +342,21 @@ func (e *encoder) int(v int64) {
 	}
 }
 
+// uint writes an integer that may need all of 64 bits.
+func (e *encoder) uint(v uint64) {
+	switch {
+	case v <= math.MaxInt64:
+		e.int(int64(v))
+	case e.cbor:
+		e.head(cborUint, v)
+	default:
+		e.boundary()
+		e.open()
+		e.buf = append(e.buf, opLong1, 9) // a ninth byte for the sign
+		e.buf = append(binary.LittleEndian.AppendUint64(e.buf, v), 0)
+	}
+}
+
 // head writes a CBOR head: the major type with its argument, shortest form.
 func (e *encoder) head(major byte, n uint64) {
 	switch {

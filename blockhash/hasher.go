@@ -30,6 +30,22 @@ type Options struct {
 	// A block of SHA-256 takes about 36 bytes, so 64 MiB remember 1.9 million
 	// blocks. See [Hasher.MemoStats].
 	MemoBytes int64
+
+	// EAGLE says that SGLang runs with EAGLE: its pages are of pairs of
+	// neighbouring tokens.
+	EAGLE bool
+	// DynamoEvents says that SGLang publishes events in "format": "dynamo"
+	// (from 0.5.22), which maps their values by extra key and salt.
+	DynamoEvents bool
+	// PartialChunk says that LMCache keeps a last chunk that is not full
+	// (save_unfull_chunk).
+	PartialChunk bool
+	// Beside is the scheme of the vLLM that LMCache runs in. It decides
+	// whether the root is known when the seed is unset, and is needed then.
+	Beside Scheme
+	// XXH3Seed is the seed of the schemes of Dynamo and Mooncake. For Dynamo 0
+	// means [DynamoSeed].
+	XXH3Seed uint64
 }
 
 // Hasher computes block hashes of one engine configuration. But for its memo
@@ -37,8 +53,10 @@ type Options struct {
 type Hasher struct {
 	opt  Options
 	era  *era
-	root []byte // NONE_HASH: 16 or 32 bytes
+	root []byte // NONE_HASH: 16 or 32 bytes; other engines: 0, 8 or 32
 	memo *memo  // nil when off
+
+	seqSeed uint64
 }
 
 // New compiles options into a Hasher. Errors wrap [ErrScheme], [ErrAlgorithm],
@@ -71,11 +89,18 @@ func (h *Hasher) validate() error {
 	switch {
 	case o.Scheme.IsZero():
 		return fmt.Errorf("%w: Options.Scheme is not set: use SchemeFor", ErrScheme)
+	case e.family == familyOpaque:
+		return fmt.Errorf("%w: hashes of %v are opaque: use Content keys", ErrScheme, o.Scheme)
+	case o.Algorithm == BLAKE3 && e.family == familyServer:
 	case o.Algorithm >= numAlgorithms:
 		return fmt.Errorf("%w %v: valid are %s", ErrAlgorithm, o.Algorithm, quoteList(algorithmNames[:]))
+	case o.Algorithm != SHA256 && (e.family == familySGLang || e.family == familySeq):
+		return fmt.Errorf("%w %q: %v has no choice, leave it at the default", ErrAlgorithm, o.Algorithm, o.Scheme)
 	case o.Algorithm.xxh() && !e.xxhash:
-		return fmt.Errorf("%w %q: %v has it only from 0.13 on; valid are %s",
+		return fmt.Errorf("%w %q: %v does not have it; valid are %s",
 			ErrAlgorithm, o.Algorithm, o.Scheme, quoteList(algorithmNames[:2]))
+	}
+	switch {
 	case o.BlockSize < 1 || o.BlockSize > maxBlockSize:
 		return optionError("BlockSize is %d: want 1 to %d tokens", o.BlockSize, maxBlockSize)
 	case o.Lookahead < 0 || o.Lookahead > maxLookahead:
@@ -84,6 +109,14 @@ func (h *Hasher) validate() error {
 		return optionError("MemoBytes is %d: want 0 (off) or more", o.MemoBytes)
 	case o.Lookahead > 0 && !e.lookahead:
 		return optionError("Lookahead is %d: %v hashes no lookahead tokens, vLLM does from 0.33 on", o.Lookahead, o.Scheme)
+	case o.MemoBytes > 0 && e.family != familyVLLM:
+		return optionError("MemoBytes is for vLLM, not %v", o.Scheme)
+	case o.EAGLE && e.family != familySGLang:
+		return optionError("EAGLE is for SGLang, not %v", o.Scheme)
+	case o.DynamoEvents && !e.dynamoEvents:
+		return optionError("DynamoEvents is for SGLang from 0.5.22 on, not %v", o.Scheme)
+	case o.PartialChunk && e.family != familyLMCache:
+		return optionError("PartialChunk is for LMCache, not %v", o.Scheme)
 	}
 	return nil
 }
@@ -93,6 +126,21 @@ func (h *Hasher) validate() error {
 const defaultSeed = "vllm-none-hash"
 
 func (h *Hasher) makeRoot() ([]byte, error) {
+	switch h.era.family {
+	case familyVLLM:
+		return h.rootVLLM(h.era.fixedRoot)
+	case familyLMCache, familyServer:
+		return h.rootLMCache()
+	}
+	h.seqSeed = h.opt.XXH3Seed
+	if h.opt.Scheme.id == dynamo && h.seqSeed == 0 {
+		h.seqSeed = DynamoSeed
+	}
+	return nil, nil
+}
+
+// rootVLLM is vLLM's NONE_HASH; fixed says that an unset seed is a constant.
+func (h *Hasher) rootVLLM(fixed bool) ([]byte, error) {
 	seed, alg := h.opt.Seed, h.opt.Algorithm
 	switch seed.kind {
 	case seedRoot:
@@ -103,12 +151,12 @@ func (h *Hasher) makeRoot() ([]byte, error) {
 	case seedText:
 		return h.hashSeed(seed.data)
 	}
-	if h.era.fixedRoot && !alg.xxh() {
+	if fixed && !alg.xxh() {
 		return h.hashSeed(defaultSeed)
 	}
-	return nil, fmt.Errorf("%w: with PYTHONHASHSEED unset, %s of %v starts from random bytes; "+
-		"set the variable on the engine and use SeedText, record the root and use SeedRoot, or use Content keys",
-		ErrRoot, alg, h.opt.Scheme)
+	return nil, fmt.Errorf("%w: with PYTHONHASHSEED unset, %s of %v starts from random bytes (or from those of the "+
+		"vLLM beside it, if Options.Beside is not set); set the variable on the engine and use SeedText, record the "+
+		"root and use SeedRoot, or use Content keys", ErrRoot, alg, h.opt.Scheme)
 }
 
 // Scheme returns the scheme the Hasher was made for.
@@ -123,17 +171,35 @@ func (h *Hasher) BlockSize() int { return h.opt.BlockSize }
 // Lookahead returns the number of tokens past a block that its hash covers.
 func (h *Hasher) Lookahead() int { return h.opt.Lookahead }
 
-// DigestSize returns the length in bytes of a block's digest.
-func (h *Hasher) DigestSize() int { return h.opt.Algorithm.Size() }
+// DigestSize returns the length in bytes of a block's digest: that of the
+// algorithm, or 8 for schemes whose hashes are integers.
+func (h *Hasher) DigestSize() int {
+	if e := h.era; e.folded || e.family == familySeq || e.family == familySGLang && e.sglang != sglangChain {
+		return 8
+	}
+	return h.opt.Algorithm.Size()
+}
 
 // AppendRoot appends the root: the parent of a prompt's first block, NONE_HASH
 // in vLLM.
 func (h *Hasher) AppendRoot(dst []byte) []byte { return append(dst, h.root...) }
 
 // Blocks returns how many hashes a prompt of so many tokens has: only full
-// blocks whose lookahead tokens exist are hashed.
+// blocks whose lookahead tokens exist are hashed. (A last partial chunk of
+// LMCache counts, and SGLang to 0.4.7 has one hash for all full pages.)
 func (h *Hasher) Blocks(tokens int) int {
-	return max(tokens-h.opt.Lookahead, 0) / h.opt.BlockSize
+	n := max(tokens-h.opt.Lookahead, 0)
+	switch o := &h.opt; {
+	case o.EAGLE:
+		n = max(n-1, 0)
+	case o.PartialChunk:
+		n += o.BlockSize - 1
+	}
+	n /= h.opt.BlockSize
+	if h.era.family == familySGLang && h.era.sglang == sglangNode {
+		n = min(n, 1)
+	}
+	return n
 }
 
 // KeyOf returns the 64-bit form of a digest in which vLLM's events carry block

@@ -18,6 +18,10 @@ type Prompt struct {
 	Items []Item
 	// Embeds are prompt embeddings, nil for a prompt of tokens.
 	Embeds *Embeds
+	// ExtraKey is SGLang's extra_key as the server has it, which for an
+	// adapter ends in the random id it got. Other engines have none. It is in
+	// no hash but those of Options.DynamoEvents, and of adapters from 0.5.23.
+	ExtraKey string
 }
 
 // LoRA names an adapter as the engine knows it. Which of the fields count

@@ -28,6 +28,19 @@ const (
 	vllm0290
 	vllm0310
 	vllm0330
+	sglang046
+	sglang048
+	sglang056
+	sglang0518
+	sglang0522
+	sglang0523
+	lmcache035
+	lmcache0315
+	lmcache047
+	lmcacheServer
+	dynamo
+	mooncake
+	tensorrt
 	numSchemes
 )
 
@@ -47,6 +60,17 @@ type era struct {
 	tagged    bool // extra keys are tagged tuples, LoRA has its path
 	lookahead bool // can hash tokens past the block
 	eventKeys bool // events carry extra keys
+
+	family family
+	gap    bool // releases between last and the next era's first are not known
+
+	// SGLang only.
+	sglang        sglangRule
+	saltSeeds     bool // the salt seeds the chain
+	dynamoEvents  bool // has the event format "dynamo"
+	namespaceLoRA bool // event values of LoRA prompts are mapped with the extra key
+	// LMCache only.
+	folded bool // prefix is the first 8 bytes of the digest as an integer
 }
 
 type embedsRule uint8
@@ -78,6 +102,35 @@ var eras = [numSchemes]era{
 	vllm0330: {engine: "vllm", since: version{0, 33, 0}, last: version{0, 33, 0},
 		extras: "lookahead tokens", embeds: embedsDigest, xxhash: true, eventKeys: true, mmOffset: true,
 		fixedRoot: true, tagged: true, lookahead: true},
+
+	sglang046: {engine: "sglang", family: familySGLang, since: version{0, 4, 6}, last: version{0, 4, 7},
+		extras: "hash of a tree node's tuple", sglang: sglangNode},
+	sglang048: {engine: "sglang", family: familySGLang, since: version{0, 4, 8}, last: version{0, 5, 5},
+		extras: "hash of a page's tuple, not chained", sglang: sglangPage},
+	sglang056: {engine: "sglang", family: familySGLang, since: version{0, 5, 6}, last: version{0, 5, 17},
+		extras: "SHA-256 chained over pages", sglang: sglangChain},
+	sglang0518: {engine: "sglang", family: familySGLang, since: version{0, 5, 18}, last: version{0, 5, 21},
+		extras: "the salt seeds the chain", sglang: sglangChain, saltSeeds: true},
+	sglang0522: {engine: "sglang", family: familySGLang, since: version{0, 5, 22}, last: version{0, 5, 22},
+		extras: "event format dynamo", sglang: sglangChain, saltSeeds: true, dynamoEvents: true},
+	sglang0523: {engine: "sglang", family: familySGLang, since: version{0, 5, 23}, last: version{0, 5, 23},
+		extras: "LoRA prompts have a namespace", sglang: sglangChain, saltSeeds: true, dynamoEvents: true, namespaceLoRA: true},
+
+	lmcache035: {engine: "lmcache", family: familyLMCache, since: version{0, 3, 5}, last: version{0, 3, 9},
+		extras: "digests as prefix"},
+	lmcache0315: {engine: "lmcache", family: familyLMCache, since: version{0, 3, 10}, last: version{0, 3, 15}, gap: true,
+		extras: "vLLM's algorithms", xxhash: true},
+	lmcache047: {engine: "lmcache", family: familyLMCache, since: version{0, 4, 7}, last: version{0, 5, 6},
+		extras: "first 8 bytes as prefix", xxhash: true, folded: true},
+	lmcacheServer: {engine: "lmcache-server", family: familyServer, since: version{0, 3, 15}, last: version{0, 5, 6},
+		extras: "digests as prefix, BLAKE3", xxhash: true},
+
+	dynamo: {engine: "dynamo", family: familySeq, since: version{0, 1, 0}, last: version{1, 6, 1},
+		extras: "XXH3-64 of tokens, chained, seed 1337"},
+	mooncake: {engine: "mooncake", family: familySeq, since: version{0, 1, 0}, last: version{0, 3, 13},
+		extras: "RFC 1527: XXH3-64 of tokens, chained"},
+	tensorrt: {engine: "tensorrt-llm", family: familyOpaque, since: version{0, 0, 0}, last: version{99, 0, 0},
+		extras: "opaque hashes: content keys only"},
 }
 
 func (s Scheme) era() *era {
@@ -176,6 +229,10 @@ func SchemeFor(engine, release string) (Scheme, error) {
 		if !v.less(eras[id].since) {
 			found = id
 		}
+	}
+	if e := &eras[found]; e.gap && e.last.less(v) {
+		return Scheme{}, fmt.Errorf("%w: %s changed between %s and the next known release; %s is between them",
+			ErrScheme, name, e.last, release)
 	}
 	newer := eras[ids[len(ids)-1]].last.less(v)
 	return Scheme{id: found, assumed: pre || newer}, nil

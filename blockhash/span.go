@@ -43,6 +43,7 @@ func (c *Chain) remembered(start int) bool {
 	}
 	size := c.h.DigestSize()
 	c.size = copy(c.digest[:], c.span.known[i*size:(i+1)*size])
+	c.key = KeyOf(c.digest[:c.size])
 	c.blocks++
 	return true
 }
@@ -57,6 +58,7 @@ func (c *Chain) restKnown() []byte {
 	rest := c.span.known[(c.blocks-1)%MemoSpan*size+size:]
 	if len(rest) > 0 {
 		copy(c.digest[:], rest[len(rest)-size:])
+		c.key = KeyOf(c.digest[:c.size])
 		c.blocks += len(rest) / size
 	}
 	return rest

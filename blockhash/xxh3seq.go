@@ -1,0 +1,44 @@
+package blockhash
+
+import (
+	"encoding/binary"
+
+	"github.com/zeebo/xxh3"
+)
+
+// stepSeq hashes as Mooncake's RFC 1527 and Dynamo do: local = XXH3-64 of the
+// block's ids as u32 little-endian, key_0 = local_0, key_i = XXH3-64 of
+// key_(i-1) and local_i, both little-endian; all with one seed.
+func (c *Chain) stepSeq() bool {
+	start := c.done()
+	end := start + c.h.opt.BlockSize
+	if end > c.Len() || !c.fits(start, end) {
+		return false
+	}
+	b := (*contentBuffer)(&c.enc.buf)
+	*b = (*b)[:0]
+	if c.isWide {
+		for i := start; i < end; i++ {
+			*b = binary.LittleEndian.AppendUint32(*b, c.id(i))
+		}
+	} else {
+		b.tokens(c.narrow.at(start, end))
+	}
+	seed := c.h.seqSeed
+	local := xxh3.HashSeed(*b, seed)
+	if c.blocks == 0 {
+		c.key = local
+	} else {
+		var pair [16]byte
+		binary.LittleEndian.PutUint64(pair[:], c.key)
+		binary.LittleEndian.PutUint64(pair[8:], local)
+		c.key = xxh3.HashSeed(pair[:], seed)
+	}
+	c.blocks++
+	c.size = 8
+	binary.BigEndian.PutUint64(c.digest[:], c.key)
+	return true
+}
+
+// DynamoSeed is the seed of Dynamo's block hashes.
+const DynamoSeed = 1337

@@ -1,0 +1,63 @@
+package blockhash
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/zeebo/xxh3"
+)
+
+// TestSeq holds Dynamo's and Mooncake's schemes against their definition.
+func TestSeq(t *testing.T) {
+	for _, engine := range []string{"dynamo", "mooncake"} {
+		for _, seed := range []uint64{0, 7} {
+			scheme, err := SchemeFor(engine, "0.3.0")
+			require.NoError(t, err)
+			h := mustNew(t, Options{Scheme: scheme, BlockSize: 3, XXH3Seed: seed})
+			if engine == "dynamo" && seed == 0 {
+				seed = 1337
+			}
+			tokens := []uint32{1, 2, 3, 1 << 31, 1<<32 - 1, 6, 7}
+			var want []uint64
+			for i := 0; i+3 <= len(tokens); i += 3 {
+				var b []byte
+				for _, id := range tokens[i : i+3] {
+					b = binary.LittleEndian.AppendUint32(b, id)
+				}
+				key := xxh3.HashSeed(b, seed)
+				if i > 0 {
+					key = xxh3.HashSeed(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, want[len(want)-1]), key), seed)
+				}
+				want = append(want, key)
+			}
+			require.Equal(t, want, keysOf(t, h, &Prompt{Tokens: tokens}))
+			var wide []int64
+			for _, id := range tokens {
+				wide = append(wide, int64(id))
+			}
+			require.Equal(t, want, keysOf(t, h, &Prompt{WideTokens: wide}))
+			var c Chain
+			require.NoError(t, h.Start(&c, &Prompt{Tokens: tokens[:4]}))
+			first, _ := c.Next()
+			c.Extend(tokens[4:])
+			second, _ := c.Next()
+			require.Equal(t, want, []uint64{first, second})
+			require.NoError(t, h.Resume(&c, &Prompt{Tokens: tokens}, 1, binary.BigEndian.AppendUint64(nil, first)))
+			second, ok := c.Next()
+			require.True(t, ok)
+			require.Equal(t, want[1], second)
+			_, err = h.AppendKeys(nil, &Prompt{WideTokens: []int64{1, 2, -3}})
+			require.ErrorIs(t, err, ErrPrompt)
+		}
+	}
+	scheme, err := SchemeFor("tensorrt-llm", "1.2.0")
+	require.NoError(t, err)
+	_, err = New(Options{Scheme: scheme, BlockSize: 32})
+	require.ErrorIs(t, err, ErrScheme)
+	content, err := NewContent(ContentOptions{Scheme: scheme, BlockSize: 32})
+	require.NoError(t, err)
+	keys, err := content.AppendKeys(nil, &Prompt{Tokens: make([]uint32, 64)})
+	require.NoError(t, err)
+	require.Len(t, keys, 2)
+}
