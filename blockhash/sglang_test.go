@@ -146,5 +146,7 @@ func TestSGLangRefuses(t *testing.T) {
 	require.NoError(t, h.Start(&c, &Prompt{Tokens: []uint32{1, 2, 3}}))
 	c.ExtendWide([]int64{-1, 5})
 	_, ok := c.Next()
+	require.True(t, ok)
+	_, ok = c.Next()
 	require.False(t, ok, "the chain ends rather than hash an id that does not fit")
 }
