@@ -110,6 +110,7 @@ const (
 	ClearResync                          // a replay starts over from what the engine keeps
 	ClearDecay                           // the time of DecayOnLoss is over
 	ClearDisproved                       // the caller found the index too high
+	ClearRemoved                         // the worker was removed from its Subscriber
 )
 
 // String returns a few words for people.
@@ -125,6 +126,8 @@ func (c ClearCause) String() string {
 		return "knowledge decayed"
 	case ClearDisproved:
 		return "disproved"
+	case ClearRemoved:
+		return "worker removed"
 	}
 	return "unknown cause"
 }

@@ -143,6 +143,7 @@ type Stream struct {
 	// unsure: the connection was renewed since the last proof that the
 	// publisher is the one whose batches were applied.
 	unsure  bool
+	behind  bool      // live messages were lost on our side
 	missing bool      // blocks may be held that we do not know
 	over    bool      // blocks may be known that are not held
 	overAt  time.Time // since when, for DecayOnLoss
@@ -202,17 +203,20 @@ func (s *Stream) Status(now time.Time) Status {
 	if s.over && s.o.OnLoss == DecayOnLoss {
 		st.Confidence = min(max(1-now.Sub(s.overAt).Seconds()/s.o.Decay.Seconds(), 0), 1)
 	}
+	st.State = s.state()
+	return st
+}
+
+func (s *Stream) state() State {
 	switch {
 	case s.req.active:
-		st.State = Syncing
+		return Syncing
 	case !s.started:
-		st.State = Cold
-	case s.missing || s.over || s.unsure:
-		st.State = Degraded
-	default:
-		st.State = Live
+		return Cold
+	case s.missing || s.over || s.unsure || s.behind:
+		return Degraded
 	}
-	return st
+	return Live
 }
 
 // StreamStats are counts since NewStream.

@@ -12,6 +12,7 @@ import (
 // the publisher's identity checked.
 func (s *Stream) Connected(now time.Time, conn uint64) {
 	s.connect(conn)
+	s.retryAt = time.Time{} // who connects may well answer replays
 	if s.req.active {
 		return
 	}
@@ -57,6 +58,7 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 		return
 	}
 	s.connect(conn)
+	s.behind = s.behind && s.o.Replay
 	w := waiting{seq: m.Seq, conn: conn, time: at, payload: m.Payload}
 	if m.Seq < s.tail() {
 		switch {
@@ -88,6 +90,17 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 	s.advance(now, true, LossJoined)
 	if len(s.wait.all) > s.o.PendingBatches || s.wait.bytes > s.o.PendingBytes {
 		s.fail(now, LossPending)
+	}
+}
+
+// Dropped says that messages were lost on our side of the live connection. It
+// asks for a replay at once: without it only the next message would show the
+// gap.
+func (s *Stream) Dropped(now time.Time) {
+	s.stats.Gaps++
+	s.behind = true
+	if !s.req.active { // else when that one is over: it may have been asked too early
+		s.ask(now)
 	}
 }
 
@@ -248,6 +261,7 @@ func (s *Stream) restart() {
 	s.next, s.base, s.anchored, s.started = 0, 0, false, true
 	s.replayed = math.Inf(-1)
 	s.unsure, s.missing, s.recover, s.tiers = false, false, false, false
+	s.behind = false
 }
 
 // Restarted is for callers who learn of a restart otherwise, such as from an

@@ -3,6 +3,8 @@ package kvevents
 import (
 	"math"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 // Request is a replay that a stream wants: ask the engine for everything from
@@ -67,7 +69,7 @@ func (s *Stream) Tick(now time.Time) {
 
 // wants reports whether a replay would be of use although no batch waits.
 func (s *Stream) wants() bool {
-	return s.o.Replay && (s.unsure || s.recover && (!s.started || s.missing || s.over))
+	return s.o.Replay && (s.unsure || s.behind || s.recover && (!s.started || s.missing || s.over))
 }
 
 func (s *Stream) mayAsk(now time.Time) bool { return s.o.Replay && !now.Before(s.retryAt) }
@@ -87,7 +89,7 @@ func (s *Stream) ask(now time.Time) {
 		r.From, r.verify, r.hold = s.anchor, true, true
 	}
 	r.sawLive = !s.wait.empty()
-	s.recover = false
+	s.recover, s.behind = false, false
 	s.req = r
 }
 
@@ -109,6 +111,19 @@ func (s *Stream) Failed(now time.Time, id uint64) {
 	}
 }
 
+// Interrupted says that answers were lost on our side of a replay: it is asked
+// again from where it got to, or has failed if it got nowhere.
+func (s *Stream) Interrupted(now time.Time, id uint64) {
+	switch {
+	case !s.req.active || s.req.ID != id:
+	case s.req.progress:
+		s.endRequest()
+		s.ask(now)
+	default:
+		s.fail(now, LossReplayFailed)
+	}
+}
+
 // fail gives the replay up: live batches go on over the hole, and the replay
 // is tried again after a pause.
 func (s *Stream) fail(now time.Time, cause Cause) {
@@ -118,7 +133,9 @@ func (s *Stream) fail(now time.Time, cause Cause) {
 	s.endRequest()
 	s.recover = s.o.Replay
 	s.backoff = min(max(2*s.backoff, s.o.RetryMin), s.o.RetryMax)
-	s.retryAt = now.Add(s.backoff)
+	// Up to a quarter less, so that many streams do not ask at once.
+	spread := xxh3.HashStringSeed(s.o.Worker, s.stats.Failures<<32|uint64(uint32(s.o.Rank))) % 256
+	s.retryAt = now.Add(s.backoff - s.backoff/1024*time.Duration(spread))
 	s.advance(now, false, cause)
 }
 
