@@ -32,15 +32,16 @@ func (o *CacheOptions) validate() error {
 	return nil
 }
 
-// Cache remembers the ids of the texts between added tokens. A conversation
-// with one more turn then costs little more than that turn: the rest is
-// found, not encoded.
+// Cache remembers the ids of the texts between special tokens. A
+// conversation with one more turn then costs little more than that turn: the
+// rest is found, not encoded.
 //
-// It is exact. Added tokens are cut out of the whole text before anything
-// else happens, with all of their flags, so that what lies between is always
-// the same text with the same neighbours cut off, and its ids depend on
-// nothing but that text and whether it begins the prompt. Both are the key,
-// and the text is compared, not its hash alone.
+// It is exact. A text is cut at a special token only when no other added
+// token can begin in front of it and reach into it, which is checked at
+// load, and what lies between is then cut, normalized and encoded by itself
+// as the library does it. So its ids depend on nothing but that text and
+// whether it begins the prompt. Both are the key, and the text is compared,
+// not its hash alone.
 //
 // Made by [Tokenizer.NewCache]; safe for concurrent use; must not be copied.
 type Cache struct {
@@ -59,10 +60,18 @@ const (
 	entryOverhead = 160
 )
 
-// NewCache returns an empty cache of t.
+// ErrNoSegments is returned by [Tokenizer.NewCache] when an added token
+// looks at its neighbours (lstrip, rstrip, single_word). Then no part of a
+// text can be encoded without the rest.
+const ErrNoSegments = constError("tokenize: added tokens with lstrip, rstrip or single_word: segments cannot be cached exactly; encode without a cache")
+
+// NewCache returns an empty cache of t, or [ErrNoSegments].
 func (t *Tokenizer) NewCache(o CacheOptions) (*Cache, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
+	}
+	if t.neighbours {
+		return nil, ErrNoSegments
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultCacheBytes
@@ -157,7 +166,7 @@ type cacheShard struct {
 	hits, misses, evictions uint64
 }
 
-// appendSegment appends the ids of a stretch, found or encoded and kept.
+// appendSegment appends the ids of a segment, found or encoded and kept.
 func (c *Cache) appendSegment(dst []uint32, s *state, text string, first bool) []uint32 {
 	key := cacheKey{hash: maphash.String(c.seed, text), first: first && s.t.pre.prefix == prefixFirst}
 	if c.isolated {
@@ -168,7 +177,7 @@ func (c *Cache) appendSegment(dst []uint32, s *state, text string, first bool) [
 		return append(dst, e.ids...)
 	}
 	from := len(dst)
-	dst = s.encodeStretch(dst, text, first)
+	dst = s.text(dst, text, first)
 	shard.add(key, text, dst[from:], s.tenant)
 	return dst
 }

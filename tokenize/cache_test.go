@@ -46,22 +46,39 @@ func TestCacheIsExact(t *testing.T) {
 	}
 }
 
-// TestCacheFlags does it for added tokens that take their neighbours along.
-func TestCacheFlags(t *testing.T) {
-	tok, err := Load(changed(t, "tiny", `{"added_tokens":[`+
-		`{"id":2,"content":"<|im_start|>","single_word":false,"lstrip":true,"rstrip":false,"normalized":false,"special":true},`+
-		`{"id":3,"content":"<|im_end|>","single_word":false,"lstrip":false,"rstrip":true,"normalized":false,"special":true},`+
-		`{"id":2048,"content":"<think>","single_word":true,"lstrip":false,"rstrip":false,"normalized":false,"special":true},`+
-		`{"id":2049,"content":"</think>","single_word":false,"lstrip":false,"rstrip":false,"normalized":true,"special":true}]}`), Options{})
+// TestCacheRefused: with added tokens that take their neighbours along there
+// is no cache.
+func TestCacheRefused(t *testing.T) {
+	for _, flag := range []string{"lstrip", "rstrip", "single_word"} {
+		token := `{"id":2,"content":"<|im_start|>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}`
+		tok, err := Load(changed(t, "tiny", `{"added_tokens":[`+strings.Replace(token, `"`+flag+`":false`, `"`+flag+`":true`, 1)+`]}`), Options{})
+		require.NoError(t, err)
+		_, err = tok.NewCache(CacheOptions{})
+		require.ErrorIs(t, err, ErrNoSegments)
+	}
+}
+
+// TestCacheOverlaps does it for special tokens that overlap with others.
+func TestCacheOverlaps(t *testing.T) {
+	var added []string
+	next := 2048
+	for i, content := range []string{"QQ", "QQQ", "Q~", "~Z", "Q~Z", "Z~", "QZx", "ZQ", "x~y"} {
+		added = append(added, fmt.Sprintf(`{"id":%d,"content":%q,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":%v}`, next, content, i%4 != 3))
+		next++
+	}
+	tok, err := Load(changed(t, "tiny", `{"added_tokens":[`+strings.Join(added, ",")+`]}`), Options{})
 	require.NoError(t, err)
 	c, err := tok.NewCache(CacheOptions{MinSegmentBytes: 1})
 	require.NoError(t, err)
-	p := loadPools(t)
-	for i := range 10_000 {
-		text := p.text(i)
-		got, err := c.AppendIDs(nil, text, EncodeOptions{}, "")
+	r := splitmix(7)
+	for range 20_000 {
+		var b strings.Builder
+		for range 1 + r.below(14) {
+			b.WriteByte("Q~Zxy"[r.below(5)])
+		}
+		got, err := c.AppendIDs(nil, b.String(), EncodeOptions{}, "")
 		require.NoError(t, err)
-		require.True(t, equalIDs(ids(t, tok, text), got), "%.200q", text)
+		require.True(t, equalIDs(ids(t, tok, b.String()), got), "%q", b.String())
 	}
 	require.NotZero(t, c.Stats().Hits)
 }

@@ -60,16 +60,47 @@ func (t *Tokenizer) put(s *state) {
 	}
 }
 
+// prompt encodes a whole text, through the cache of segments if there is
+// one. A segment is what lies between the special tokens of raw; the other
+// added tokens that it holds may be thousands, as newlines are in Gemma's.
+func (s *state) prompt(dst []uint32, text string) []uint32 {
+	if s.segments == nil {
+		return s.text(dst, text, true)
+	}
+	m := &s.t.turns
+	done := 0
+	for at := 0; ; {
+		start, end, n, ok := m.next(text, at)
+		if !ok {
+			return s.segment(dst, text[done:], done == 0)
+		}
+		if longest, _ := s.t.raw.longest(text, start); longest != end {
+			at = longest // a longer token begins with this one
+			continue
+		}
+		dst = s.segment(dst, text[done:start], done == 0)
+		dst = append(dst, m.tokens[n].id)
+		at, done = end, end
+	}
+}
+
+func (s *state) segment(dst []uint32, text string, first bool) []uint32 {
+	if len(text) >= s.segments.min {
+		return s.segments.appendSegment(dst, s, text, first)
+	}
+	return s.text(dst, text, first)
+}
+
 // text cuts at the added tokens that stand in the raw text.
-func (s *state) text(dst []uint32, text string) []uint32 {
+func (s *state) text(dst []uint32, text string, first bool) []uint32 {
 	if s.t.raw.empty() {
-		return s.stretch(dst, text, true)
+		return s.stretch(dst, text, first)
 	}
 	c := cut{matcher: &s.t.raw, u: s.t.u, text: text}
 	for {
 		before, start, _, token, ok := c.next()
 		if before < start {
-			dst = s.stretch(dst, text[before:start], before == 0)
+			dst = s.stretch(dst, text[before:start], first && before == 0)
 		}
 		if !ok {
 			return dst
@@ -78,29 +109,21 @@ func (s *state) text(dst []uint32, text string) []uint32 {
 	}
 }
 
-// stretch is encodeStretch through the cache of segments, if there is one.
+// stretch normalizes what lies between added tokens, and cuts it at those
+// that stand in the normalized text.
 func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
-	if s.segments != nil && len(text) >= s.segments.min {
-		return s.segments.appendSegment(dst, s, text, first)
-	}
-	return s.encodeStretch(dst, text, first)
-}
-
-// encodeStretch normalizes what lies between added tokens, and cuts it at
-// those that stand in the normalized text.
-func (s *state) encodeStretch(dst []uint32, text string, first bool) []uint32 {
 	if text == "" {
 		return dst
 	}
 	text = normalize(s.t.u, s.t.ops, text, &s.norm)
 	if s.t.normal.empty() {
-		return s.segment(dst, text, first)
+		return s.pretokenize(dst, text, first)
 	}
 	c := cut{matcher: &s.t.normal, u: s.t.u, text: text, marks: s.t.marked}
 	for {
 		before, start, _, token, ok := c.next()
 		if before < start {
-			dst = s.segment(dst, text[before:start], first && before == 0)
+			dst = s.pretokenize(dst, text[before:start], first && before == 0)
 		}
 		if !ok {
 			return dst
@@ -109,8 +132,8 @@ func (s *state) encodeStretch(dst []uint32, text string, first bool) []uint32 {
 	}
 }
 
-// segment splits text, in which no added token stands, into pieces.
-func (s *state) segment(dst []uint32, text string, first bool) []uint32 {
+// pretokenize splits text, in which no added token stands, into pieces.
+func (s *state) pretokenize(dst []uint32, text string, first bool) []uint32 {
 	if text == "" {
 		return dst
 	}

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -179,7 +180,42 @@ func (t *Tokenizer) compileAdded(f *file) error {
 	}
 	t.raw = newMatcher(lists[0], spellings[0])
 	t.normal = newMatcher(lists[1], spellings[1])
+	t.neighbours = slices.ContainsFunc(lists[0], func(a addedToken) bool { return a.singleWord || a.lstrip || a.rstrip })
+	t.turns = delimiters(lists[0])
 	return nil
+}
+
+// delimiters returns a matcher of the special tokens at which a text may be
+// cut without looking for all the others: no token begins before one and
+// reaches into it.
+func delimiters(tokens []addedToken) matcher {
+	var kept []addedToken
+	var spellings []string
+	for _, a := range tokens {
+		if a.special && !slices.ContainsFunc(tokens, func(t addedToken) bool { return reachesInto(t.content, a.content) }) {
+			kept = append(kept, a)
+			spellings = append(spellings, a.content)
+		}
+	}
+	return newMatcher(kept, spellings)
+}
+
+// reachesInto reports that a token may begin in front of another, and cover
+// its beginning or all of it.
+func reachesInto(token, other string) bool {
+	for i := 1; ; i++ {
+		n := strings.IndexByte(token[i:], other[0])
+		if n < 0 {
+			return false
+		}
+		i += n
+		if strings.HasPrefix(token[i:], other) || strings.HasPrefix(other, token[i:]) {
+			return true
+		}
+		if i+1 >= len(token) {
+			return false
+		}
+	}
 }
 
 // byteAlphabet gives the character that stands for each byte in a ByteLevel

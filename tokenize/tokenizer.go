@@ -53,8 +53,12 @@ type Tokenizer struct {
 	cuts     cutTable
 	raw      matcher // added tokens found before normalization
 	normal   matcher // added tokens found after
+	turns    matcher // special tokens of raw that nothing can hide
 	template template
-	idle     chan *state
+	// neighbours says that some token of raw has lstrip, rstrip or
+	// single_word.
+	neighbours bool
+	idle       chan *state
 }
 
 // AppendIDs appends the ids of text to dst and returns the extended slice,
@@ -84,7 +88,7 @@ func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *sta
 	if o.AddSpecialTokens {
 		dst = append(dst, t.template.before...)
 	}
-	dst = s.text(dst, text)
+	dst = s.prompt(dst, text)
 	if o.AddSpecialTokens {
 		dst = append(dst, t.template.after...)
 	}
