@@ -153,11 +153,15 @@ type Stream struct {
 
 	wait pending
 
-	req     request
-	lastID  uint64
-	retryAt time.Time // no replay before
-	backoff time.Duration
-	recover bool // a replay that failed is to be made up for at retryAt
+	req    request
+	lastID uint64
+	// confirmAt is when a connection that brought nothing yet is followed by
+	// another replay: a publisher does not hear of a new subscription at once,
+	// and what it published after the first replay and before that is in neither.
+	confirmAt time.Time
+	retryAt   time.Time // no replay before
+	backoff   time.Duration
+	recover   bool // a replay that failed is to be made up for at retryAt
 
 	stats StreamStats
 }

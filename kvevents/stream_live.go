@@ -13,6 +13,9 @@ import (
 func (s *Stream) Connected(now time.Time, conn uint64) {
 	s.connect(conn)
 	s.retryAt = time.Time{} // who connects may well answer replays
+	if s.o.Replay {
+		s.confirmAt = now.Add(s.o.ConnectTimeout)
+	}
 	if s.req.active {
 		return
 	}
@@ -59,6 +62,7 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 	}
 	s.connect(conn)
 	s.behind = s.behind && s.o.Replay
+	s.confirmAt = time.Time{}
 	w := waiting{seq: m.Seq, conn: conn, time: at, payload: m.Payload}
 	if m.Seq < s.tail() {
 		switch {

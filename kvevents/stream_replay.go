@@ -43,8 +43,13 @@ func (s *Stream) Deadline() (t time.Time, ok bool) {
 	}
 	if s.req.active {
 		earlier(s.req.deadline)
-	} else if s.wants() {
-		earlier(s.retryAt)
+	} else {
+		if s.wants() {
+			earlier(s.retryAt)
+		}
+		if !s.confirmAt.IsZero() {
+			earlier(s.confirmAt)
+		}
 	}
 	if s.over && s.o.OnLoss == DecayOnLoss {
 		earlier(s.overAt.Add(s.o.Decay))
@@ -61,6 +66,11 @@ func (s *Stream) Tick(now time.Time) {
 	}
 	if s.req.active && !now.Before(s.req.deadline) {
 		s.fail(now, LossReplayFailed)
+	}
+	confirm := !s.confirmAt.IsZero() && !now.Before(s.confirmAt)
+	if confirm && !s.req.active {
+		s.confirmAt = time.Time{}
+		s.behind = s.behind || s.started
 	}
 	if !s.req.active && s.wants() && s.mayAsk(now) {
 		s.ask(now)

@@ -389,6 +389,26 @@ func TestClockSetBack(t *testing.T) {
 	r.happened("clear: engine restarted, 0")
 }
 
+// TestSlowJoiner: what is published after the first replay and before the
+// publisher has heard of the subscription is found although nothing follows it.
+func TestSlowJoiner(t *testing.T) {
+	r := newRig(t, StreamOptions{Replay: true})
+	r.Connected(r.now, 1)
+	r.replies(1, 0, 1)
+	r.end()
+	r.wantReplay(-1)
+	r.wantState(Live)
+	at, ok := r.Stream.Deadline()
+	require.True(t, ok)
+	r.Tick(at)
+	r.wantReplay(2)
+	r.replies(1, 2)
+	r.end()
+	r.happened("0, 1, 2")
+	_, ok = r.Stream.Deadline()
+	require.False(t, ok)
+}
+
 func TestReplayFaults(t *testing.T) {
 	gap := func(policy LossPolicy) *rig {
 		r := joined(t, StreamOptions{Replay: true, OnLoss: policy}, 0, 1)

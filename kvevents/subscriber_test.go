@@ -202,6 +202,7 @@ func TestSubscriberEveryRelease(t *testing.T) {
 			require.Equal(t, kvevents.Live, st.State)
 			require.Equal(t, e.Held(), f.of("a", 0))
 
+			require.NoError(t, e.WaitSubscribed(ctxOf(t), 1))
 			e.Inject(kveventstest.Drop, 3)
 			e.Inject(kveventstest.Duplicate, 2)
 			traffic(e, rng, 20)
