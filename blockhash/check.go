@@ -74,9 +74,11 @@ func checkPrompt(p *Prompt) error {
 	return checkEmbeds(p.Embeds)
 }
 
-// checkText refuses text that no Python str encodes to. (Measured on CPython:
-// pickle would write a lone surrogate, as ED A0..BF xx; CBOR and the msgpack
-// between vLLM's front end and engine refuse it, so no served prompt has one.)
+// checkText refuses text that is not UTF-8: no Python str that reaches an
+// engine encodes to it. Measured with CPython 3.11.7: of a str with a lone
+// surrogate pickle writes ED A0..BF xx, but cbor2 6.3 cannot encode it, and
+// neither can msgspec 0.23, by which vLLM's front end hands requests to the
+// engine; nor does JSON decoding by msgspec let one in.
 func checkText(field string, index int, what, s string) error {
 	if !utf8.ValidString(s) {
 		return promptError(field, index, "the %s is not valid UTF-8; no engine string has such bytes", what)
