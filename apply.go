@@ -81,9 +81,9 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 
 // onWorker finds a worker and runs f on it, locked.
 func (a *Atlas) onWorker(name string, f func(*worker) error) error {
-	w, ok := a.fleet.Load().byName[name]
-	if !ok {
-		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	w, err := a.find(name)
+	if err != nil {
+		return err
 	}
 	return w.locked(func() error { return f(w) })
 }
@@ -101,6 +101,7 @@ func (w *worker) locked(f func() error) error {
 
 // clear forgets the blocks on the given media, or on all.
 func (w *worker) clear(on []radix.Medium) error {
+	w.forget()
 	if w.content != nil {
 		return w.content.table.Clear(on...)
 	}
@@ -108,6 +109,7 @@ func (w *worker) clear(on []radix.Medium) error {
 }
 
 func (w *worker) reset() error {
+	w.forget()
 	if w.content != nil {
 		return w.content.table.Reset()
 	}
@@ -162,6 +164,9 @@ func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
 	if w.content != nil {
 		return w.content.store(h, e)
 	}
+	if w.speculation != nil && h.Medium == radix.GPU {
+		w.speculation.Stored(w.serial, e.Hashes)
+	}
 	if e.HasParent {
 		return w.domain.index.StoreAfter(h, e.Parent, e.Hashes)
 	}
@@ -172,10 +177,21 @@ func (w *worker) remove(h radix.Holder, e *kvevents.Event) error {
 	if w.content != nil {
 		return w.content.remove(h, e)
 	}
+	if w.speculation != nil && h.Medium == radix.GPU {
+		w.speculation.Removed(w.serial, e.Hashes)
+	}
 	return w.domain.index.Remove(h, e.Hashes)
 }
 
+// forget drops the claims of requests under way: the cache they were for is gone.
+func (w *worker) forget() {
+	if w.speculation != nil {
+		w.speculation.Forget(w.serial)
+	}
+}
+
 func (w *worker) engineClear(behind bool) error {
+	w.forget()
 	if w.content != nil {
 		return w.content.table.EngineClear(behind)
 	}

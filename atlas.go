@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
@@ -40,9 +41,17 @@ type Options struct {
 	// Weights gives blocks a value by the name of their medium, 0 to 1;
 	// see [radix.Options].
 	Weights map[string]float64
-	// Policy chooses the worker in [Atlas.Route]; nil means one of
-	// [scoring.PrefixLoad].
-	Policy *scoring.Policy
+	// Policy chooses the worker in [Atlas.Route]; nil means [scoring.KVAtlas] with
+	// the options of KVAtlas, which learns from every [Trip].
+	Policy  *scoring.Policy
+	KVAtlas scoring.KVAtlasOptions
+	// InFlight configures the account of requests under way, see [Atlas.Begin].
+	InFlight scoring.InFlightOptions
+	// Speculate counts the blocks of requests under way as held, before the
+	// engine announces them: siblings that come at once then go together. Each
+	// prompt is hashed whole for it; set MemoBytes too.
+	Speculate   bool
+	Speculation scoring.SpeculationOptions
 	// MemoBytes bounds the memory of digests of prompts seen before, for each way
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
 	// from its beginning. 0 is off. See [blockhash.Options].
@@ -56,11 +65,15 @@ type Options struct {
 // takes no lock that applying events holds for long, and the events of
 // one worker are applied in the order of the calls.
 type Atlas struct {
-	options Options
-	policy  *scoring.Policy
-	mu      sync.Mutex // orders AddWorker and RemoveWorker
-	fleet   atomic.Pointer[fleet]
+	options     Options
+	policy      *scoring.Policy
+	learner     *scoring.KVAtlas // nil with a policy of the caller's
+	flights     *scoring.InFlight
+	speculation *scoring.Speculation // nil if off
+	mu          sync.Mutex           // orders AddWorker and RemoveWorker
+	fleet       atomic.Pointer[fleet]
 
+	serial          uint32 // of the worker added last; guarded by mu
 	matches, errors atomic.Uint64
 }
 
@@ -73,9 +86,18 @@ func New(o Options) (*Atlas, error) {
 		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
 	a := &Atlas{options: o, policy: o.Policy}
+	var err error
 	if a.policy == nil {
-		var err error
-		if a.policy, err = defaultPolicy(); err != nil {
+		if a.learner, err = scoring.NewKVAtlas(o.KVAtlas); err != nil {
+			return nil, fmt.Errorf("kvatlas: %w", err)
+		}
+		a.policy = a.learner.Policy()
+	}
+	if a.flights, err = scoring.NewInFlight(o.InFlight); err != nil {
+		return nil, fmt.Errorf("kvatlas: %w", err)
+	}
+	if o.Speculate {
+		if a.speculation, err = scoring.NewSpeculation(o.Speculation); err != nil {
 			return nil, fmt.Errorf("kvatlas: %w", err)
 		}
 	}
@@ -162,6 +184,22 @@ func (a *Atlas) domainFor(f *fleet, key domainKey) (*domain, error) {
 	}
 	d.index, err = radix.New(radix.Options{Weights: a.options.Weights})
 	return d, err
+}
+
+// now is the clock of the account of requests under way.
+func (a *Atlas) now() time.Time {
+	if a.options.InFlight.Now != nil {
+		return a.options.InFlight.Now()
+	}
+	return time.Now()
+}
+
+func (a *Atlas) find(name string) (*worker, error) {
+	w, ok := a.fleet.Load().byName[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	}
+	return w, nil
 }
 
 func sameWorker(a, b *Worker) bool { return reflect.DeepEqual(a, b) }

@@ -328,18 +328,137 @@ func TestMedia(t *testing.T) {
 }
 
 func TestRouteWeighsLoad(t *testing.T) {
-	a := newAtlas(t, worker("a"), worker("b"))
-	p := blockhash.Prompt{Tokens: tokens(33)}
-	require.NoError(t, a.Apply("a", payload(t, "0.32.0", stored(keysOf(t, worker("a"), p)[:2], p.Tokens[:8]))))
+	policy, err := scoring.Preset("llm-d", scoring.Seeded(1))
+	require.NoError(t, err)
+	a, err := kvatlas.New(kvatlas.Options{Policy: policy})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("a")))
+	require.NoError(t, a.AddWorker(worker("b")))
 	var c kvatlas.Choice
-	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p, Explain: true}, &c))
-	require.Equal(t, "a", c.Worker)
-	require.NotEmpty(t, c.Decision.String())
-	require.NoError(t, a.SetLoad("a", scoring.Load{Requests: scoring.Known(50)}))
-	require.NoError(t, a.SetLoad("b", scoring.Load{Requests: scoring.Known(0)}))
-	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
-	require.Equal(t, "b", c.Worker, "a quarter of the prompt is not worth a queue of 50")
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	for _, idle := range []string{"a", "b", "a"} {
+		for _, name := range []string{"a", "b"} {
+			busy := 50.
+			if name == idle {
+				busy = 0
+			}
+			require.NoError(t, a.SetLoad(name, scoring.Load{Running: scoring.Known(busy), Waiting: scoring.Known(busy)}))
+		}
+		require.NoError(t, a.Route(&kvatlas.Request{Prompt: p, Explain: true}, &c))
+		require.Equal(t, idle, c.Worker)
+		require.NotEmpty(t, c.Decision.String())
+	}
 	require.ErrorIs(t, a.SetLoad("nobody", scoring.Load{}), kvatlas.ErrUnknownWorker)
+}
+
+func requests(t *testing.T, a *kvatlas.Atlas, p blockhash.Prompt) map[string]float64 {
+	t.Helper()
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
+	got := map[string]float64{}
+	for _, cand := range c.Candidates {
+		require.True(t, cand.Load.Requests.Known)
+		got[cand.Name] = cand.Load.Requests.Value
+	}
+	return got
+}
+
+func TestTrip(t *testing.T) {
+	now := time.Unix(100, 0)
+	a, err := kvatlas.New(kvatlas.Options{InFlight: scoring.InFlightOptions{Now: func() time.Time { return now }}})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("a")))
+	require.NoError(t, a.AddWorker(worker("b")))
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	req := &kvatlas.Request{Prompt: p}
+	var c kvatlas.Choice
+	_, err = a.Begin(req, &c)
+	require.ErrorIs(t, err, kvatlas.ErrNoWorkers, "nothing was chosen")
+
+	require.NoError(t, a.Route(req, &c))
+	first := c.Worker
+	trip, err := a.Begin(req, &c)
+	require.NoError(t, err)
+	require.Equal(t, 1., requests(t, a, p)[first])
+	now = now.Add(time.Second)
+	trip.FirstToken()
+	trip.Output(3)
+	trip.Finish(0)
+	trip.Finish(0)
+	trip.Fail()
+	require.Zero(t, requests(t, a, p)[first], "ended once")
+	require.Equal(t, uint64(1), a.Snapshot().Workers[map[string]int{"a": 0, "b": 1}[first]].Prediction.Exact)
+
+	require.NoError(t, a.Route(req, &c))
+	trip, err = a.Begin(req, &c)
+	require.NoError(t, err)
+	other := map[string]string{"a": "b", "b": "a"}[c.Worker]
+	require.ErrorIs(t, trip.Served("nobody"), kvatlas.ErrUnknownWorker)
+	require.NoError(t, trip.Served(other))
+	require.Equal(t, map[string]float64{c.Worker: 0, other: 1}, requests(t, a, p))
+	trip.Fail()
+	require.Equal(t, map[string]float64{"a": 0, "b": 0}, requests(t, a, p))
+
+	require.NoError(t, a.Route(req, &c))
+	a.RemoveWorker(c.Worker)
+	_, err = a.Begin(req, &c)
+	require.ErrorIs(t, err, scoring.ErrUnknownWorker)
+	var none kvatlas.Trip
+	none.FirstToken()
+	none.Finish(1)
+	none.Fail()
+	require.NoError(t, none.Served("a"))
+}
+
+// TestSpeculation: siblings of a burst go together before the engine has
+// announced anything, by hash and by content; a claim ends with its failure, with
+// a clear, and when an event confirms it.
+func TestSpeculation(t *testing.T) {
+	for _, algorithm := range []blockhash.Algorithm{blockhash.SHA256, blockhash.XXHash} {
+		policy, err := scoring.New(scoring.PrefixLoad())
+		require.NoError(t, err)
+		a, err := kvatlas.New(kvatlas.Options{Policy: policy, Speculate: true})
+		require.NoError(t, err)
+		for _, name := range []string{"a", "b", "c"} {
+			require.NoError(t, a.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: unit, Algorithm: algorithm}))
+		}
+		req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(33)}}
+		var c kvatlas.Choice
+		route := func() (worker string, speculative int32) {
+			require.NoError(t, a.Route(req, &c))
+			return c.Worker, c.Decision.Chosen.Match.Speculative
+		}
+		first, n := route()
+		require.Zero(t, n)
+		trip, err := a.Begin(req, &c)
+		require.NoError(t, err)
+		second, n := route()
+		require.Equal(t, first, second)
+		require.Equal(t, int32(8), n)
+		require.Zero(t, c.Match.Workers[c.Match.Find(first)].Usable, "the index knows what was announced only")
+
+		trip.Fail()
+		_, n = route()
+		require.Zero(t, n)
+		trip, err = a.Begin(req, &c)
+		require.NoError(t, err)
+		require.NoError(t, a.Clear(c.Worker))
+		_, n = route()
+		require.Zero(t, n)
+
+		trip, err = a.Begin(req, &c)
+		require.NoError(t, err)
+		hashes := []uint64{1, 2, 3, 4, 5, 6, 7, 8}
+		if algorithm == blockhash.SHA256 {
+			hashes = keysOf(t, kvatlas.Worker{Release: "0.32.0", BlockSize: unit}, req.Prompt)
+		}
+		require.NoError(t, a.Apply(c.Worker, payload(t, "0.32.0", stored(hashes, req.Prompt.Tokens[:32]))))
+		confirmed, n := route()
+		require.Zero(t, n)
+		require.Equal(t, c.Worker, confirmed)
+		require.Equal(t, 32, c.Match.Workers[c.Match.Find(confirmed)].Usable)
+		trip.Finish(0)
+	}
 }
 
 // TestRandomStreams compares with a map of counts on random stores, removals and clears.

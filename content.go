@@ -13,7 +13,7 @@ import (
 type contentState struct {
 	keys  *blockhash.Content
 	table *radix.ContentMap
-	stats *WorkerStats
+	w     *worker
 
 	buf    []uint64
 	extras [][]blockhash.Extra
@@ -25,7 +25,7 @@ func newContentState(d *domain, w *worker) (*contentState, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contentState{keys: d.content, table: table, stats: &w.stats}, nil
+	return &contentState{keys: d.content, table: table, w: w}, nil
 }
 
 // store records announced blocks under content keys. Blocks whose parent was not
@@ -53,11 +53,14 @@ func (c *contentState) store(h radix.Holder, e *kvevents.Event) error {
 		return c.unplaced(h, e.Hashes)
 	}
 	c.buf = keys
+	if c.w.speculation != nil && h.Medium == radix.GPU {
+		c.w.speculation.Stored(c.w.serial, keys)
+	}
 	return c.table.Store(h, e.Hashes, keys)
 }
 
 func (c *contentState) unplaced(h radix.Holder, hashes []uint64) error {
-	c.stats.Unplaced += uint64(len(hashes))
+	c.w.stats.Unplaced += uint64(len(hashes))
 	return c.table.Store(h, hashes, nil)
 }
 
@@ -69,7 +72,7 @@ func (c *contentState) wait(h radix.Holder, e *kvevents.Event, s blockhash.Span)
 		s.Parent = parent
 		keys, err := c.keys.AppendEventKeys(dst, &s)
 		if err != nil {
-			c.stats.Unplaced += blocks
+			c.w.stats.Unplaced += blocks
 			return nil
 		}
 		return keys

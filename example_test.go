@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // A message that vLLM 0.32.0 published, and the prompt that made it do so.
@@ -18,7 +19,8 @@ var prompt = []uint32{65, 1980, 1329, 1444, 1422, 384, 1557, 1579, 1559, 1042, 1
 	871, 1908, 1088, 955, 1670, 1784, 1767, 161, 1935, 417, 844, 1930, 484, 1254, 96, 1274}
 
 func Example() {
-	atlas, err := kvatlas.New(kvatlas.Options{})
+	// Seeded, so that this program prints the same each time: the policy explores a little.
+	atlas, err := kvatlas.New(kvatlas.Options{KVAtlas: scoring.KVAtlasOptions{Random: scoring.Seeded(1)}})
 	if err != nil {
 		log.Fatal(err)
 	}

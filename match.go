@@ -35,6 +35,7 @@ type Match struct {
 
 	picked  []*worker
 	domains []domainMatch
+	fleet   *fleet // that domains are of
 }
 
 // WorkerMatch is what one worker holds of the prompt.
@@ -53,7 +54,9 @@ type domainMatch struct {
 	keys   blockhash.ContentChain
 	query  radix.Query
 	result radix.Result
-	at     []int // where the domain's workers stand in Match.Workers
+	at     []int    // where the domain's workers stand in Match.Workers
+	whole  []uint64 // all keys of the prompt, where they were asked for
+	hashed bool     // whole is of this prompt
 }
 
 // Match finds how much of a prompt each worker holds. The prompt is hashed once
@@ -66,6 +69,7 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 	defer a.done(StageMatch, a.timed())
 	a.matches.Add(1)
 	f := a.fleet.Load()
+	m.fleet = f
 	m.Workers = m.Workers[:0]
 	m.picked = m.picked[:0]
 	if req.Workers == nil {
@@ -97,6 +101,7 @@ const unknownMixed = "events of this release do not tell salted and multimodal b
 
 // match fills the entries of the workers of d.
 func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
+	dm.hashed = false
 	q := &dm.query
 	*q = radix.Query{Tokens: req.Prompt.Len(), Unit: d.key.unit, Workers: q.Workers[:0]}
 	dm.at = dm.at[:0]
@@ -136,4 +141,42 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 		m.Workers[at].Unknown = unknown
 	}
 	return nil
+}
+
+// Find returns the place of a worker in Workers, -1 if it is not there.
+func (m *Match) Find(name string) int {
+	for i := range m.Workers {
+		if m.Workers[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// keysFor returns all keys of the prompt in the domain of a matched worker; ok is
+// false where they are not known.
+func (m *Match) keysFor(i int, req *Request) (keys []uint64, ok bool) {
+	d := m.picked[i].domain
+	for j, o := range m.fleet.domains {
+		if o == d {
+			return m.domains[j].keysOf(d, &req.Prompt)
+		}
+	}
+	return nil, false
+}
+
+func (dm *domainMatch) keysOf(d *domain, p *blockhash.Prompt) ([]uint64, bool) {
+	if !dm.hashed {
+		var err error
+		if d.content != nil {
+			dm.whole, err = d.content.AppendKeys(dm.whole[:0], p)
+		} else {
+			dm.whole, err = d.hasher.AppendKeys(dm.whole[:0], p)
+		}
+		if err != nil {
+			return nil, false
+		}
+		dm.hashed = true
+	}
+	return dm.whole, true
 }

@@ -2,7 +2,6 @@ package kvatlas
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -43,7 +42,15 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 	for i := range c.Match.Workers {
 		w := c.Match.picked[i]
 		c.request.BlockSize = w.Cache.HashUnit
-		c.Candidates = append(c.Candidates, w.candidate(uint32(i), &c.Match.Workers[i]))
+		c.Candidates = append(c.Candidates, w.candidate(&c.Match.Workers[i]))
+	}
+	a.flights.Fill(c.Candidates)
+	if a.speculation != nil {
+		for i := range c.Candidates {
+			if keys, ok := c.Match.keysFor(i, req); ok && c.Match.Workers[i].Unknown == "" {
+				a.speculation.Extend(&c.request, keys, c.Candidates[i:i+1], nil)
+			}
+		}
 	}
 	if err := a.policy.Decide(&c.request, c.Candidates, &c.Decision); err != nil {
 		return fmt.Errorf("kvatlas: %w", err)
@@ -53,11 +60,8 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 }
 
 // candidate is the worker as a policy sees it.
-func (w *worker) candidate(id uint32, m *WorkerMatch) scoring.Candidate {
-	c := scoring.Candidate{
-		ID: scoring.WorkerID(id), Name: w.Name, Rank: w.Rank, Labels: w.Labels, Capability: w.Capability,
-		Load: w.load.get(),
-	}
+func (w *worker) candidate(m *WorkerMatch) scoring.Candidate {
+	c := scoring.Candidate{ID: w.serial, Name: w.Name, Rank: w.Rank, Labels: w.Labels, Capability: w.Capability}
 	if m.Unknown != "" || !m.Known || m.Mismatch {
 		return c
 	}
@@ -70,27 +74,13 @@ func (w *worker) candidate(id uint32, m *WorkerMatch) scoring.Candidate {
 	return c
 }
 
-// SetLoad tells what is known of a worker's load: from its metrics, from your
-// own accounting. What nobody measured stays unknown.
+// SetLoad tells what an engine's metrics say of a worker's load: running and
+// waiting requests, use of the cache, round trip. It is merged with what is under
+// way from here ([Atlas.Begin]); what nobody measured stays unknown.
 func (a *Atlas) SetLoad(name string, l scoring.Load) error {
-	w, ok := a.fleet.Load().byName[name]
-	if !ok {
-		return fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	w, err := a.find(name)
+	if err != nil {
+		return err
 	}
-	w.load.set(l)
-	return nil
-}
-
-func defaultPolicy() (*scoring.Policy, error) { return scoring.New(scoring.PrefixLoad()) }
-
-// loadCell holds a worker's load for readers that take no lock.
-type loadCell struct{ p atomic.Pointer[scoring.Load] }
-
-func (c *loadCell) set(l scoring.Load) { c.p.Store(&l) }
-
-func (c *loadCell) get() scoring.Load {
-	if l := c.p.Load(); l != nil {
-		return *l
-	}
-	return scoring.Load{}
+	return a.flights.Scraped(w.serial, l)
 }

@@ -1,19 +1,15 @@
 package kvatlas
 
-import (
-	"fmt"
-
-	"github.com/kvatlas/kvatlas/kvevents"
-)
+import "github.com/kvatlas/kvatlas/kvevents"
 
 // Sink returns what a [kvevents.Stream] of the worker feeds: its batches are
 // applied in order, and what it forgets is forgotten. The sink stays valid when
 // the worker is removed; it then does nothing. It is as safe for concurrent use
 // as the Atlas.
 func (a *Atlas) Sink(name string) (kvevents.Sink, error) {
-	w, ok := a.fleet.Load().byName[name]
-	if !ok {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+	w, err := a.find(name)
+	if err != nil {
+		return nil, err
 	}
 	return sink{w}, nil
 }

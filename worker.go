@@ -87,15 +87,17 @@ func (m Mode) String() string {
 type worker struct {
 	Worker
 	domain *domain
-	id     radix.WorkerID
+	id     radix.WorkerID   // in the domain's index
+	serial scoring.WorkerID // among all workers, never used again
 	mode   Mode
+	// speculation is told what the engine announces; nil if off.
+	speculation *scoring.Speculation
 
 	mu      sync.Mutex
 	gone    bool
 	batch   kvevents.Batch
 	content *contentState // nil unless ByContent
 	stats   WorkerStats
-	load    loadCell
 
 	prediction Prediction
 }
@@ -139,7 +141,8 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if err != nil {
 		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
 	}
-	n := &worker{Worker: w, domain: d, id: id}
+	a.serial++
+	n := &worker{Worker: w, domain: d, id: id, serial: scoring.WorkerID(a.serial), speculation: a.speculation}
 	if d.content != nil {
 		n.mode = ByContent
 		if n.content, err = newContentState(d, n); err != nil {
@@ -147,6 +150,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 			return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
 		}
 	}
+	a.flights.Add(n.serial)
 	a.fleet.Store(s.with(n))
 	return nil
 }
@@ -201,6 +205,11 @@ func (a *Atlas) RemoveWorker(name string) bool {
 	defer w.mu.Unlock()
 	w.gone = true
 	w.domain.index.RemoveWorker(w.id)
+	a.flights.Remove(w.serial)
+	if a.learner != nil {
+		a.learner.Forget(w.serial)
+	}
+	w.forget()
 	return true
 }
 

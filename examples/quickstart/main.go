@@ -108,7 +108,7 @@ type demo struct {
 	out      io.Writer
 	replicas []*replica
 	choice   kvatlas.Choice
-	recent   []string // the last choices stand in for requests in flight
+	trips    []kvatlas.Trip // the last choices stand in for requests in flight
 	routed   int
 	every    int
 	quiet    bool
@@ -188,23 +188,17 @@ func (r *replica) deliver(op *recording.SessionOp) error {
 func (d *demo) route(r *replica, recorded *recording.ServerRequest) error {
 	d.routed++
 	shown := !d.quiet && d.routed%d.every == 0
-	for _, o := range d.replicas {
-		busy := 0
-		for _, name := range d.recent {
-			if name == o.worker {
-				busy++
-			}
-		}
-		if err := d.atlas.SetLoad(o.worker, scoring.Load{Requests: scoring.Known(float64(busy))}); err != nil {
-			return err
-		}
-	}
 	req := kvatlas.Request{Prompt: conform.SessionPrompt(recorded), Explain: shown}
 	if err := d.atlas.Route(&req, &d.choice); err != nil {
 		return err
 	}
-	if d.recent = append(d.recent, d.choice.Worker); len(d.recent) > inFlight {
-		d.recent = d.recent[1:]
+	trip, err := d.atlas.Begin(&req, &d.choice)
+	if err != nil {
+		return err
+	}
+	if d.trips = append(d.trips, trip); len(d.trips) > inFlight {
+		d.trips[0].Finish(-1)
+		d.trips = d.trips[1:]
 	}
 	for _, w := range d.choice.Match.Workers {
 		if w.Name == r.worker {

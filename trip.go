@@ -1,0 +1,110 @@
+package kvatlas
+
+import (
+	"time"
+
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// Trip follows one request from the choice of its worker to its end, so that the
+// next decisions know what is under way: the worker's load, the blocks that are
+// about to be there, how fast it is and how good predictions are. Get it from
+// [Atlas.Begin]; report each step once, from any goroutine. The zero value does nothing.
+type Trip struct {
+	a      *Atlas
+	flight scoring.Flight
+	claims scoring.SpecTicket
+	seen   scoring.Observation // Worker, AheadTokens, PromptTokens, CachedTokens
+	worker string
+	sent   time.Time
+	ttft   time.Duration
+}
+
+// Begin says that the request of a choice is sent to the chosen worker. The
+// request and what it refers to must be as they were for [Atlas.Route].
+//
+// A worker that was removed since gives [scoring.ErrUnknownWorker]; the Trip then
+// does nothing, and the request may be sent all the same.
+func (a *Atlas) Begin(req *Request, c *Choice) (Trip, error) {
+	chosen := c.Decision.Chosen
+	if chosen == nil {
+		return Trip{}, ErrNoWorkers
+	}
+	t := Trip{a: a, worker: c.Worker, sent: a.now(), seen: scoring.Observation{
+		Worker: chosen.ID, AheadTokens: int(chosen.Load.PrefillTokens.Or(0)),
+		PromptTokens: req.Prompt.Len(), CachedTokens: int(chosen.Match.Usable), ReportedTokens: -1,
+	}}
+	var err error
+	if t.flight, err = a.flights.Begin(chosen.ID, scoring.Sent{PromptTokens: t.seen.PromptTokens, CachedTokens: t.seen.CachedTokens}); err != nil {
+		return Trip{}, err
+	}
+	if a.speculation != nil {
+		if i := c.Match.Find(c.Worker); i >= 0 {
+			if keys, ok := c.Match.keysFor(i, req); ok {
+				t.claims = a.speculation.Sent(chosen.ID, keys)
+			}
+		}
+	}
+	return t, nil
+}
+
+// FirstToken says that the prompt has been computed. For a request that is not
+// streamed leave it out.
+func (t *Trip) FirstToken() {
+	if t.a == nil {
+		return
+	}
+	if t.ttft == 0 {
+		t.ttft = t.a.now().Sub(t.sent)
+	}
+	_ = t.flight.FirstToken()
+	t.claims.FirstToken()
+}
+
+// Output says how many tokens have been generated so far.
+func (t *Trip) Output(tokens int) { _ = t.flight.Output(tokens) }
+
+// Served says that another worker than the chosen one serves the request, after
+// a retry. It returns [ErrUnknownWorker] for one that is not known; the request
+// then stays where it was.
+func (t *Trip) Served(name string) error {
+	if t.a == nil || name == t.worker {
+		return nil
+	}
+	w, err := t.a.find(name)
+	if err != nil {
+		return err
+	}
+	t.claims.Fail()
+	t.worker, t.seen.Worker, t.seen.CachedTokens = name, w.serial, -1
+	return t.flight.Served(w.serial, 0)
+}
+
+// Finish says that the request is complete, and how many cached tokens the engine
+// reported (usage.prompt_tokens_details.cached_tokens); negative if it did not
+// say.
+func (t *Trip) Finish(cached int) {
+	if t.a == nil {
+		return
+	}
+	if t.flight.Finish() != nil {
+		return // ended before
+	}
+	t.claims.Done()
+	if t.seen.CachedTokens < 0 { // another worker served it: nothing was predicted
+		return
+	}
+	t.seen.ReportedTokens, t.seen.TTFT = cached, t.ttft
+	if cached >= 0 {
+		_ = t.a.Reported(t.worker, t.seen.CachedTokens, cached) // a removed worker counts nothing
+	}
+	if t.a.learner != nil {
+		t.a.learner.FirstToken(t.seen)
+	}
+}
+
+// Fail says that the request ended without an answer.
+func (t *Trip) Fail() {
+	_ = t.flight.Fail()
+	t.claims.Fail()
+}
