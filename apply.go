@@ -19,6 +19,10 @@ type WorkerStats struct {
 	// Losses that a stream reported to the worker's [Atlas.Sink], and the batches
 	// they span.
 	Losses, LostBatches uint64
+	// Contradiction is what the events say against the worker's description, such
+	// as another block size or another hash; empty if nothing. Its prompts have no
+	// known match then.
+	Contradiction string
 	// Unplaced blocks could not be given a content key, for want of their
 	// parent, tokens or positions. Always 0 in mode ByHash.
 	Unplaced uint64
@@ -73,10 +77,19 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 	var x radix.WorkerStats
 	err := a.onWorker(name, func(w *worker) error {
 		s = w.stats
+		s.Contradiction = w.contradicted()
 		x, _ = w.domain.index.WorkerStats(w.id)
 		return nil
 	})
 	return s, x, err
+}
+
+// contradicted returns what the events say against the description.
+func (w *worker) contradicted() string {
+	if p := w.contradiction.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 // onWorker finds a worker and runs f on it, locked.
@@ -121,6 +134,9 @@ func (w *worker) apply(b *kvevents.Batch) error {
 	w.stats.Batches++
 	w.stats.Malformed += uint64(len(b.Malformed))
 	w.stats.UnknownTypes += uint64(b.UnknownTypes)
+	if w.monitor != nil {
+		w.monitor.Observe(b)
+	}
 	behind := false // an event of another medium than the device came before
 	for i := range b.Events {
 		e := &b.Events[i]
@@ -134,6 +150,7 @@ func (w *worker) apply(b *kvevents.Batch) error {
 		switch e.Kind {
 		case kvevents.BlockStored:
 			w.stats.Stored++
+			w.checkSize(h, e)
 			err = w.store(h, e)
 		case kvevents.BlockRemoved:
 			w.stats.Removed++

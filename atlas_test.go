@@ -309,6 +309,50 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
+// TestContradiction: a worker that is not as described is not matched by its
+// description.
+func TestContradiction(t *testing.T) {
+	real := kvatlas.Worker{Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedText("0")}
+	p := blockhash.Prompt{Tokens: tokens(161)}
+	events := func(w kvatlas.Worker) []byte {
+		e := stored(keysOf(t, w, p), p.Tokens[:160])
+		e.BlockSize = w.BlockSize
+		e.ExtraKeys = make([][]kvevents.ExtraKey, len(e.Hashes))
+		return payload(t, w.Release, e)
+	}
+	for what, c := range map[string]struct {
+		describe func(*kvatlas.Worker)
+		want     string
+	}{
+		"as described":    {func(*kvatlas.Worker) {}, ""},
+		"another size":    {func(w *kvatlas.Worker) { w.BlockSize = 32 }, "16 tokens"},
+		"another seed":    {func(w *kvatlas.Worker) { w.Seed = blockhash.SeedText("00") }, "PYTHONHASHSEED"},
+		"another hash":    {func(w *kvatlas.Worker) { w.Algorithm = blockhash.SHA256CBOR }, "not with sha256_cbor"},
+		"another release": {func(w *kvatlas.Worker) { w.Release = "0.30.0" }, ""}, // plain blocks hash alike
+	} {
+		w := real
+		w.Name = "w"
+		c.describe(&w)
+		a := newAtlas(t, w)
+		for range 5 {
+			require.NoError(t, a.Apply("w", events(real)))
+		}
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+		stats, _, err := a.Stats("w")
+		require.NoError(t, err)
+		require.Equal(t, m.Workers[0].Unknown, stats.Contradiction)
+		if c.want == "" {
+			require.Equal(t, 160, m.Workers[0].Usable, what)
+			require.Empty(t, m.Workers[0].Unknown, what)
+			continue
+		}
+		require.Contains(t, m.Workers[0].Unknown, c.want, what)
+		require.Zero(t, m.Workers[0].Usable, what)
+		require.Zero(t, m.Workers[0].Combined, what)
+	}
+}
+
 func TestMedia(t *testing.T) {
 	a := newAtlas(t, worker("a"))
 	p := blockhash.Prompt{Tokens: tokens(17)}

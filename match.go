@@ -42,8 +42,9 @@ type Match struct {
 type WorkerMatch struct {
 	Name string
 	Mode Mode
-	// Unknown says why nothing can be known of this prompt on this worker;
-	// empty where the match stands. See [ByContent].
+	// Unknown says why nothing can be known of this prompt on this worker: see
+	// [ByContent], or the worker's events contradict its description. Empty where
+	// the match stands.
 	Unknown string
 	radix.WorkerMatch
 }
@@ -57,6 +58,7 @@ type domainMatch struct {
 	at     []int    // where the domain's workers stand in Match.Workers
 	whole  []uint64 // all keys of the prompt, where they were asked for
 	hashed bool     // whole is of this prompt
+	zeros  []int32
 }
 
 // Match finds how much of a prompt each worker holds. The prompt is hashed once
@@ -94,6 +96,15 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 		}
 	}
 	return nil
+}
+
+// none returns as many zeros.
+func (dm *domainMatch) none(n int) []int32 {
+	if len(dm.zeros) < n {
+		dm.zeros = make([]int32, n)
+	}
+	clear(dm.zeros)
+	return dm.zeros[:n]
 }
 
 const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
@@ -137,8 +148,14 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 		return err
 	}
 	for i, at := range dm.at {
-		m.Workers[at].WorkerMatch = dm.result.Workers[i]
-		m.Workers[at].Unknown = unknown
+		w := &m.Workers[at]
+		w.Unknown = unknown
+		if unknown == "" {
+			w.Unknown = m.picked[at].contradicted()
+		}
+		if w.WorkerMatch = dm.result.Workers[i]; w.Unknown != "" {
+			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: dm.none(len(w.Blocks))}
+		}
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ func (a *Atlas) Snapshot() Snapshot {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
 		if w.locked(func() (err error) {
 			ws.Events, ws.Prediction = w.stats, w.prediction
+			ws.Events.Contradiction = w.contradicted()
 			ws.Index, err = w.domain.index.WorkerStats(w.id)
 			return err
 		}) != nil {

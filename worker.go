@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/kvevents/parity"
 	"github.com/kvatlas/kvatlas/radix"
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -93,8 +95,13 @@ type worker struct {
 	// speculation is told what the engine announces; nil if off.
 	speculation *scoring.Speculation
 
+	// contradiction is what the events say against the description; nil if
+	// nothing.
+	contradiction atomic.Pointer[string]
+
 	mu      sync.Mutex
 	gone    bool
+	monitor *parity.Monitor // nil unless ByHash
 	batch   kvevents.Batch
 	content *contentState // nil unless ByContent
 	stats   WorkerStats
@@ -149,6 +156,10 @@ func (a *Atlas) AddWorker(w Worker) error {
 			d.index.RemoveWorker(id)
 			return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
 		}
+	}
+	if err := n.watch(); err != nil {
+		d.index.RemoveWorker(id)
+		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
 	}
 	a.flights.Add(n.serial)
 	a.fleet.Store(s.with(n))
