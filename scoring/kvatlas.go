@@ -19,11 +19,16 @@ type KVAtlasOptions struct {
 	// computing is as good as not there.
 	FetchRate [NumMedia]float64
 	// Work prices the computing that a choice costs the fleet, beyond the
-	// request's own wait: a prompt computed twice delays others. 0 means 1;
-	// negative is off: prefixes are then copied as soon as the shortest queue
+	// request's own wait: a prompt computed twice delays others, and takes
+	// memory twice. 0 means 3; negative is off: prefixes are then copied as soon as the shortest queue
 	// makes it faster for this one request. Higher keeps prefixes on fewer
 	// workers and lets queues grow longer first.
 	Work float64
+	// RequestTime is what each request in flight at a worker counts for: it
+	// slows every answer there a little. 0 means 5 ms; negative is off:
+	// workers whose queues are empty then count as equal, however many answers
+	// they are writing.
+	RequestTime time.Duration
 	// Explore is the share of requests that go to the least busy worker
 	// whatever its cache, so that idle and fresh workers warm up also on hot
 	// prefixes; 0 means 0.01, negative is off. A user sees one request in a
@@ -49,7 +54,9 @@ type KVAtlasOptions struct {
 //   - transfer: tokens to fetch from colder media;
 //   - network: the round trip;
 //   - work: the prefill once more, weighted, see [KVAtlasOptions.Work];
-//   - memory: a wait for KV blocks, as the cache of the worker fills up.
+//   - memory: the used part of the KV cache counts up to a second, and rises
+//     steeply from 92 %, where requests begin to wait for blocks;
+//   - batch: requests in flight, see [KVAtlasOptions.RequestTime].
 //
 // What the five ways to fail come to: a hot spot's queue grows until another
 // worker is faster in spite of its cold cache, which then has the prefix too; a
@@ -82,7 +89,7 @@ const (
 	learnDecay   = 0.97
 	priorSamples = 3 // weight of the fleet in a worker's speed
 	memoryStart  = 0.92
-	memoryWait   = 20 // seconds for a full cache beyond that
+	memoryWait   = 20 // seconds a unit of usage beyond that
 )
 
 // NewKVAtlas returns the default policy with nothing learned. The error is an
@@ -94,6 +101,10 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	if math.IsNaN(o.Work) || math.IsNaN(o.Explore) || math.IsNaN(o.Tolerance) {
 		return nil, optionErrorf("Work, Explore, Tolerance", "not a number")
 	}
+	if o.RequestTime == 0 {
+		o.RequestTime = 5 * time.Millisecond
+	}
+	o.RequestTime = max(0, o.RequestTime)
 	o.PrefillRate = orDefault(o.PrefillRate, 20000)
 	for m, rate := range [NumMedia]float64{GPU: math.Inf(1), CPU: 400e3, Storage: 40e3, Remote: 20e3} {
 		if err := nonNegative("FetchRate["+Medium(m).String()+"]", o.FetchRate[m]); err != nil {
@@ -105,7 +116,7 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	for _, k := range []struct {
 		v        *float64
 		fallback float64
-	}{{&o.Work, 1}, {&o.Explore, 0.01}, {&o.Tolerance, 0.05}} {
+	}{{&o.Work, 3}, {&o.Explore, 0.01}, {&o.Tolerance, 0.05}} {
 		*k.v = max(0, orDefault(*k.v, k.fallback))
 	}
 	if o.Explore > 1 {
@@ -205,7 +216,7 @@ func (k *KVAtlas) Cost(req *Request, candidates []*Candidate, dst []float64) err
 	return nil
 }
 
-var atlasTerms = [...]string{"queue", "prefill", "transfer", "network", "work", "memory"}
+var atlasTerms = [...]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch"}
 
 // Explain implements [Explainer] with every term in seconds.
 func (k *KVAtlas) Explain(req *Request, candidates []*Candidate, term func(string, []float64)) string {
@@ -224,7 +235,7 @@ func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, ter
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	fill(PrefillTokens, candidates, dst)
-	rtt := mean(RTT, candidates)
+	rtt, requests, usages := mean(RTT, candidates), mean(Requests, candidates), mean(KVUsage, candidates)
 	for i, c := range candidates {
 		perToken, trust := k.speed(c.ID)
 		perToken /= c.capability()
@@ -235,9 +246,10 @@ func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, ter
 		if w := c.Load.Waiting; w.Known && c.Load.Queued.Known {
 			ahead += max(0, w.Value-c.Load.Queued.Value) * k.fleet.uncached
 		}
+		usage := c.Load.KVUsage.Or(usages)
 		t := [len(atlasTerms)]float64{
 			ahead * perToken, uncached * perToken, transfer, c.Load.RTT.Or(rtt) / 1000, k.o.Work * uncached * perToken,
-			max(0, c.Load.KVUsage.Or(0)-memoryStart)*memoryWait + TuneA*c.Load.KVUsage.Or(0) + TuneB*c.Load.Requests.Or(0),
+			usage + max(0, usage-memoryStart)*memoryWait, k.o.RequestTime.Seconds() * c.Load.Requests.Or(requests),
 		}
 		dst[i] = 0
 		for n, v := range t {
@@ -321,5 +333,3 @@ func idlest(candidates []*Candidate, random Random) int {
 	}
 	return chosen
 }
-
-var TuneA, TuneB float64

@@ -1,0 +1,204 @@
+package scoring
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// plainAtlas has no randomness and nothing but predicted times.
+func plainAtlas(t testing.TB, o KVAtlasOptions) *KVAtlas {
+	t.Helper()
+	o.Explore, o.Random = -1, Seeded(1)
+	k, err := NewKVAtlas(o)
+	require.NoError(t, err)
+	return k
+}
+
+func TestKVAtlasTerms(t *testing.T) {
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000, Work: 2, RequestTime: 10 * time.Millisecond,
+		FetchRate: [NumMedia]float64{CPU: 100000, Storage: 5000}})
+	cs := []Candidate{
+		// 2000 ahead, one request of another router waiting (of 0 uncached
+		// tokens as nothing was learned), 500 tokens of 1600 on the GPU.
+		{ID: 0, Name: "a", Match: Match{Blocks: [NumMedia]int32{GPU: 5}, Usable: 500},
+			Load: Load{PrefillTokens: Known(2000), Requests: Known(3), RTT: Known(4), KVUsage: Known(0.5), Waiting: Known(1), Queued: Known(0)}},
+		// 400 on the GPU, 800 on the CPU, 200 on a disk slower than computing.
+		{ID: 1, Name: "b", Match: Match{Blocks: [NumMedia]int32{4, 8, 2}, Usable: 1400}, Capability: 2,
+			Load: Load{PrefillTokens: Known(0), Requests: Known(1), RTT: Known(2), KVUsage: Known(0.97)}},
+		{ID: 2, Name: "c"}, // unknown: the means
+	}
+	req := &Request{Tokens: 1600, BlockSize: 100, Explain: true}
+	var d Decision
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, []string{"ttft", "ttft/queue", "ttft/prefill", "ttft/transfer", "ttft/network", "ttft/work", "ttft/memory", "ttft/batch"}, termNames(d.Terms))
+	for i, want := range [][]float64{
+		{0.2, 0, 0.1},
+		{0.11, 0.04 / 2, 0.16}, // 1100, then 400 at twice the speed (1600 - 1200)
+		{0, 0.008, 0},          // 800 tokens from the CPU
+		{0.004, 0.002, 0.003},
+		{0.22, 0.04, 0.32},
+		{0.5, 0.97 + 0.05*20, 0.735},
+		{0.03, 0.01, 0.02},
+	} {
+		// At twice the speed the disk's 5,000 tokens a second are still slower.
+		require.InDeltaSlice(t, want, d.Terms[i+1].Values, 1e-9, d.Terms[i+1].Name)
+	}
+	for i := range cs {
+		sum := 0.0
+		for _, term := range d.Terms[1:] {
+			sum += term.Values[i]
+		}
+		require.InDelta(t, -sum, d.Totals[i], 1e-9)
+	}
+}
+
+func TestKVAtlasLearns(t *testing.T) {
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000})
+	require.InDelta(t, 10000, k.Rate(1), 1e-6)
+	for range 200 { // worker 1 makes 40,000 tokens a second, worker 2 5,000
+		k.FirstToken(Observation{Worker: 1, AheadTokens: 3000, PromptTokens: 2000, CachedTokens: 1000, ReportedTokens: -1, TTFT: 100 * time.Millisecond})
+		k.FirstToken(Observation{Worker: 2, PromptTokens: 1000, ReportedTokens: -1, TTFT: 200 * time.Millisecond})
+	}
+	require.InDelta(t, 40000, k.Rate(1), 4000)
+	require.InDelta(t, 5000, k.Rate(2), 500)
+	require.Greater(t, k.Rate(9), 5000.0, "a new worker is as fast as the fleet")
+	k.Forget(2)
+	require.Equal(t, k.Rate(9), k.Rate(2))
+	for _, o := range []Observation{{Worker: 1, PromptTokens: 5}, {Worker: 1, TTFT: time.Second}, {Worker: 1, PromptTokens: -1, TTFT: -1}} {
+		before := k.Rate(1)
+		k.FirstToken(o)
+		require.Equal(t, before, k.Rate(1))
+	}
+	for range 1000 { // nonsense stays within bounds
+		k.FirstToken(Observation{Worker: 3, PromptTokens: 1, AheadTokens: -7, CachedTokens: 99, ReportedTokens: 99, TTFT: time.Hour})
+	}
+	require.GreaterOrEqual(t, k.Rate(3), 99.0)
+
+	// A worker that never hits what is predicted is believed less.
+	k = plainAtlas(t, KVAtlasOptions{})
+	cs := []Candidate{worker(1, 100, 0), worker(2, 60, 0)}
+	var d Decision
+	req := &Request{Tokens: 1601, BlockSize: 16}
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, WorkerID(1), d.Chosen.ID)
+	for range 100 {
+		k.FirstToken(Observation{Worker: 1, PromptTokens: 1600, CachedTokens: 1600, ReportedTokens: 0, TTFT: 80 * time.Millisecond})
+		k.FirstToken(Observation{Worker: 2, PromptTokens: 1600, CachedTokens: 1600, ReportedTokens: 1600, TTFT: time.Millisecond})
+	}
+	cs[0].Load.Requests, cs[1].Load.Requests = Known(0), Known(0)
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, WorkerID(2), d.Chosen.ID)
+}
+
+// TestKVAtlasFailureModes decides by hand what the five ways to fail come to.
+func TestKVAtlasFailureModes(t *testing.T) {
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000, Work: 1, Tolerance: -1})
+	req := &Request{Tokens: 1601, BlockSize: 16}
+	choose := func(cs []Candidate) WorkerID {
+		var d Decision
+		require.NoError(t, k.Policy().Decide(req, cs, &d))
+		return d.Chosen.ID
+	}
+	queued := func(id int, blocks int32, tokens float64) Candidate {
+		c := worker(id, blocks, 0)
+		c.Load.PrefillTokens = Known(tokens)
+		return c
+	}
+	// Hot spot: the holder wins until its queue costs more than computing the
+	// prompt does, for the request and for the fleet: 2·1600 tokens.
+	require.Equal(t, WorkerID(0), choose([]Candidate{queued(0, 100, 3190), queued(1, 0, 0)}))
+	require.Equal(t, WorkerID(1), choose([]Candidate{queued(0, 100, 3210), queued(1, 0, 0)}), "replicates on purpose")
+	// A fresh worker gets cold requests as soon as others have a queue.
+	require.Equal(t, WorkerID(1), choose([]Candidate{queued(0, 0, 10), queued(1, 0, 0)}))
+	// Another router's queue counts although this one sent nothing.
+	for range 50 {
+		k.FirstToken(Observation{Worker: 0, PromptTokens: 1000, ReportedTokens: -1, TTFT: 100 * time.Millisecond})
+	}
+	cs := []Candidate{queued(0, 100, 0), queued(1, 0, 0)}
+	cs[0].Load.Waiting, cs[0].Load.Queued = Known(5), Known(0)
+	require.Equal(t, WorkerID(1), choose(cs))
+
+	// Exploration: the idlest, whatever is cached.
+	x, err := NewKVAtlas(KVAtlasOptions{Explore: 1, Random: Seeded(1)})
+	require.NoError(t, err)
+	got, _ := decide(t, x.Policy(), req, []Candidate{worker(0, 100, 1), worker(1, 0, 0), worker(2, 0, 0)})
+	require.Equal(t, set("w1", "w2"), got)
+	// Hysteresis: near-equals that hold as much are drawn at random, so that
+	// routers do not all choose one; a worker that holds less is not among them.
+	h := plainAtlas(t, KVAtlasOptions{Tolerance: 0.2})
+	got, _ = decide(t, h.Policy(), req, []Candidate{queued(0, 50, 100), queued(1, 50, 110), queued(2, 49, 100), queued(3, 50, 9000)})
+	require.Equal(t, set("w0", "w1"), got)
+}
+
+func TestKVAtlasRefuses(t *testing.T) {
+	for _, o := range []KVAtlasOptions{{PrefillRate: -1}, {PrefillRate: math.NaN()}, {Work: math.NaN()}, {Work: math.Inf(1)},
+		{Explore: 1.5}, {Explore: math.NaN()}, {Tolerance: math.NaN()}, {FetchRate: [NumMedia]float64{CPU: -1}}} {
+		_, err := NewKVAtlas(o)
+		require.ErrorIs(t, err, ErrOption, "%+v", o)
+	}
+}
+
+func TestKVAtlasConcurrentSafe(t *testing.T) {
+	k, err := NewKVAtlas(KVAtlasOptions{})
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			cs := []Candidate{worker(0, 3, 1), worker(1, 0, 0)}
+			var d Decision
+			for i := range 300 {
+				if err := k.Policy().Decide(&Request{Tokens: 100, BlockSize: 16}, cs, &d); err != nil {
+					t.Error(err)
+					return
+				}
+				k.FirstToken(Observation{Worker: d.Chosen.ID, PromptTokens: 100, ReportedTokens: i % 100, CachedTokens: 48, TTFT: time.Millisecond})
+				if i%97 == 0 {
+					k.Forget(WorkerID(g % 2))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestKVAtlasAllocs(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	k, err := NewKVAtlas(KVAtlasOptions{})
+	require.NoError(t, err)
+	cs := make([]Candidate, 64)
+	for i := range cs {
+		cs[i] = worker(i, int32(i), 1)
+	}
+	var d Decision
+	req := &Request{Tokens: 2000, BlockSize: 16, Fallbacks: 2}
+	_ = k.Policy().Decide(req, cs, &d)
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = k.Policy().Decide(req, cs, &d) }))
+}
+
+func BenchmarkKVAtlas(b *testing.B) {
+	for _, n := range []int{64, 1024} {
+		b.Run(fmt.Sprintf("workers=%d", n), func(b *testing.B) {
+			k, err := NewKVAtlas(KVAtlasOptions{})
+			require.NoError(b, err)
+			cs := make([]Candidate, n)
+			for i := range cs {
+				cs[i] = worker(i, int32(i), float64(i%7))
+			}
+			var d Decision
+			req := &Request{Tokens: 100000, BlockSize: 16}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := k.Policy().Decide(req, cs, &d); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
