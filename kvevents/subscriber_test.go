@@ -663,3 +663,106 @@ func (broken) NewSub(zmtp.Options) (zmtp.SubSocket, error) { return nil, errors.
 func (broken) NewDealer(zmtp.Options) (zmtp.DealerSocket, error) {
 	return nil, errors.New("no sockets")
 }
+
+// TestSubscriberConcurrentSafe calls everything from many goroutines while
+// engines publish and restart.
+func TestSubscriberConcurrentSafe(t *testing.T) {
+	f := &fleet{}
+	s := subscribe(t, f, kvevents.SubscriberOptions{SilentAfter: 20 * time.Millisecond})
+	var engines []*kveventstest.Engine
+	for range 4 {
+		engines = append(engines, engineOf(t, kveventstest.Options{Replay: true}))
+	}
+	stop := time.Now().Add(300 * time.Millisecond)
+	var work sync.WaitGroup
+	for i, e := range engines {
+		name := fmt.Sprint(i)
+		target := targetOf(name, e)
+		work.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(i), 1))
+			for time.Now().Before(stop) {
+				traffic(e, rng, 3)
+				if rng.IntN(50) == 0 {
+					require.NoError(t, e.Restart())
+				}
+			}
+		})
+		for range 2 {
+			work.Go(func() {
+				for time.Now().Before(stop) {
+					require.NoError(t, s.Add(target))
+					s.AppendStatus(nil)
+					s.Restarted(name, time.Now())
+					s.Unattributed()
+					s.Remove(name)
+				}
+			})
+		}
+	}
+	work.Wait()
+	for i, e := range engines {
+		require.NoError(t, s.Add(targetOf(fmt.Sprint(i), e)))
+		caughtUp(t, s, f, fmt.Sprint(i), 0, e)
+		if want := e.Held(); len(want) > 0 {
+			require.Equal(t, want, f.of(fmt.Sprint(i), 0))
+		} else { // restarted just now
+			require.Empty(t, f.of(fmt.Sprint(i), 0))
+		}
+	}
+}
+
+// TestHostilePublisher: a worker that sends what it likes is marked and bounded;
+// its neighbour is not touched.
+func TestHostilePublisher(t *testing.T) {
+	bad := engineOf(t, kveventstest.Options{Replay: true})
+	good := engineOf(t, kveventstest.Options{Replay: true})
+	f := &fleet{}
+	s := subscribe(t, f, kvevents.SubscriberOptions{
+		Socket: zmtp.Options{MaxMessageBytes: 4 << 20},
+		Stream: kvevents.StreamOptions{PendingBytes: 1 << 20, ReplayTimeout: 100 * time.Millisecond},
+	})
+	require.NoError(t, s.Add(targetOf("bad", bad)))
+	require.NoError(t, s.Add(targetOf("good", good)))
+	require.NoError(t, bad.WaitSubscribed(ctxOf(t), 1))
+	require.NoError(t, good.WaitSubscribed(ctxOf(t), 1))
+	bad.SetReplayFaults(kveventstest.ReplayFaults{Silent: true})
+	rng := rand.New(rand.NewPCG(12, 12))
+	seq := func(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+	hashes := []byte("\x92\x01\x91\x92\xacBlockRemoved\xdd\x3b\x9a\xca\x00") // 10^9 hashes, it says
+	nested := append([]byte("\x92\x01\x91"), make([]byte, 2<<20)...)
+	for i := 3; i < len(nested); i++ {
+		nested[i] = 0x91
+	}
+	var before runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range 60 {
+		switch i % 6 {
+		case 0:
+			bad.SendRaw(nil, seq(rng.Uint64()>>1), hashes)
+		case 1:
+			bad.SendRaw(nil, seq(uint64(i)), nested)
+		case 2:
+			bad.SendRaw(make([][]byte, 500)...)
+		case 3:
+			bad.SendRaw(nil, seq(1<<62+uint64(i)), make([]byte, 300<<10))
+		case 4:
+			bad.SendRaw(nil, seq(uint64(i)))
+		case 5:
+			bad.SendRaw(nil, seq(1<<40+uint64(i)), make([]byte, 5<<20)) // beyond the limit: disconnected
+		}
+		traffic(good, rng, 2)
+	}
+	st := caughtUp(t, s, f, "good", 0, good)
+	require.Equal(t, kvevents.Live, st.State)
+	require.Equal(t, good.Held(), f.of("good", 0))
+	require.True(t, waitFor(func() bool {
+		st = statusOf(s, "bad", 0)
+		return st.State == kvevents.Degraded || st.State == kvevents.Syncing
+	}))
+	require.LessOrEqual(t, st.WaitingBytes, 1<<20)
+	require.Empty(t, f.of("bad", 0))
+	var after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.HeapAlloc, before.HeapAlloc+64<<20)
+}
