@@ -1,6 +1,9 @@
 package tokenize
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 type constError string
 
@@ -73,4 +76,11 @@ func (e *FileError) Error() string {
 
 func invalid(format string, args ...any) error {
 	return &FileError{Offset: -1, Reason: fmt.Sprintf(format, args...)}
+}
+
+func asFileError(err error) error {
+	if syntax, ok := errors.AsType[*syntaxError](err); ok {
+		return &FileError{Offset: syntax.offset, Reason: syntax.reason}
+	}
+	return err
 }

@@ -55,7 +55,7 @@ func readFile(data string) (*file, *scanner, error) {
 		}
 		return err
 	})
-	if err == nil && s.peek() != 0 {
+	if err == nil && !s.end() {
 		err = s.fail("unexpected text behind the end")
 	}
 	if err == nil && f.tokens == nil {

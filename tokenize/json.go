@@ -1,7 +1,9 @@
 package tokenize
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -16,7 +18,16 @@ type scanner struct {
 // maxDepth is how deep arrays and objects may nest.
 const maxDepth = 64
 
-func (s *scanner) fail(reason string) error { return &FileError{Offset: s.pos, Reason: reason} }
+// syntaxError is what a scanner returns; who uses one makes an error of its
+// own of it.
+type syntaxError struct {
+	offset int
+	reason string
+}
+
+func (e *syntaxError) Error() string { return fmt.Sprintf("byte %d: %s", e.offset, e.reason) }
+
+func (s *scanner) fail(reason string) error { return &syntaxError{s.pos, reason} }
 
 // peek skips white space and returns the next byte, 0 at the end.
 func (s *scanner) peek() byte {
@@ -30,6 +41,9 @@ func (s *scanner) peek() byte {
 	}
 	return 0
 }
+
+// end reports that nothing but white space is left.
+func (s *scanner) end() bool { return s.peek() == 0 && s.pos == len(s.data) }
 
 func (s *scanner) expect(c byte) error {
 	if s.peek() != c {
@@ -103,67 +117,84 @@ func (s *scanner) str() (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
 	}
-	start := s.pos
-	for i := start; i < len(s.data); i++ {
-		switch c := s.data[i]; {
-		case c == '"':
-			text := s.data[start:i]
-			s.pos = i + 1
-			return text, nil
-		case c == '\\':
-			s.pos = i
-			return s.escaped([]byte(s.data[start:i]))
-		case c < ' ':
-			s.pos = i
-			return "", s.fail("control character in a string")
-		}
+	text := s.plain()
+	if s.pos < len(s.data) && s.data[s.pos] == '"' {
+		s.pos++
+		return text, nil
 	}
-	s.pos = len(s.data)
-	return "", s.fail("string without end")
-}
-
-// escaped reads the rest of a string that begins with b and has an escape at
-// the scanner.
-func (s *scanner) escaped(b []byte) (string, error) {
+	b := []byte(text)
 	for s.pos < len(s.data) {
-		c := s.data[s.pos]
-		switch {
+		switch c := s.data[s.pos]; {
 		case c == '"':
 			s.pos++
 			return string(b), nil
-		case c < ' ':
-			return "", s.fail("control character in a string")
 		case c != '\\':
-			b = append(b, c)
-			s.pos++
-			continue
+			return "", s.fail("control character in a string")
 		}
-		if s.pos+1 >= len(s.data) {
-			break
+		r, err := s.escape()
+		if err != nil {
+			return "", err
 		}
-		c = s.data[s.pos+1]
-		if c == 'u' {
-			r, err := s.unicodeEscape()
-			if err != nil {
-				return "", err
-			}
-			b = utf8.AppendRune(b, r)
-			continue
-		}
-		const from, to = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
-		plain := byte(0)
-		for i := range len(from) {
-			if from[i] == c {
-				plain = to[i]
-			}
-		}
-		if plain == 0 {
-			return "", s.fail("unknown escape")
-		}
-		b = append(b, plain)
-		s.pos += 2
+		b = append(utf8.AppendRune(b, r), s.plain()...)
 	}
 	return "", s.fail("string without end")
+}
+
+// skipStr is str without its result.
+func (s *scanner) skipStr() error {
+	if err := s.expect('"'); err != nil {
+		return err
+	}
+	for {
+		s.plain()
+		switch {
+		case s.pos >= len(s.data):
+			return s.fail("string without end")
+		case s.data[s.pos] == '"':
+			s.pos++
+			return nil
+		case s.data[s.pos] != '\\':
+			return s.fail("control character in a string")
+		}
+		if _, err := s.escape(); err != nil {
+			return err
+		}
+	}
+}
+
+// plain passes what needs no attention in a string, and returns it.
+func (s *scanner) plain() string {
+	start := s.pos
+	for s.pos < len(s.data) && !needsAttention[s.data[s.pos]] {
+		s.pos++
+	}
+	return s.data[start:s.pos]
+}
+
+var needsAttention = func() (table [256]bool) {
+	for c := range ' ' {
+		table[c] = true
+	}
+	table['"'], table['\\'] = true, true
+	return table
+}()
+
+// escape reads what begins with a backslash.
+func (s *scanner) escape() (rune, error) {
+	if s.pos+1 >= len(s.data) {
+		return 0, s.fail("string without end")
+	}
+	c := s.data[s.pos+1]
+	if c == 'u' {
+		return s.unicodeEscape()
+	}
+	const from, to = `"\/bfnrt`, "\"\\/\b\f\n\r\t"
+	i := strings.IndexByte(from, c)
+	if i < 0 {
+		return 0, s.fail("unknown escape")
+	}
+	s.pos += 2
+	return rune(to[i]), nil
 }
 
 // unicodeEscape reads one \uXXXX or a pair of surrogates.
@@ -209,51 +240,68 @@ func (s *scanner) number() (uint32, error) {
 	return uint32(n), nil
 }
 
-// raw skips one value of any kind and returns its text. It checks nesting
-// and strings; encoding/json checks the rest.
+// raw reads one value of any kind, checks all of it, and returns its text.
 func (s *scanner) raw() (string, error) {
 	s.peek()
 	start := s.pos
-	for depth := 0; ; {
-		switch s.peek() {
-		case 0:
-			return "", s.fail("unexpected end")
-		case '"':
-			if _, err := s.str(); err != nil {
-				return "", err
-			}
-		case '{', '[':
-			s.pos++
-			if depth++; depth > maxDepth {
-				return "", s.fail("nested too deeply")
-			}
-			continue
-		case '}', ']':
-			if depth--; depth < 0 {
-				return "", s.fail("expected a value")
-			}
-			s.pos++
-		case ',', ':':
-			if depth == 0 {
-				return "", s.fail("expected a value")
-			}
-			s.pos++
-			continue
-		default:
-			for s.pos < len(s.data) && !isDelimiter(s.data[s.pos]) {
-				s.pos++
-			}
-		}
-		if depth == 0 {
-			return s.data[start:s.pos], nil
-		}
+	if err := s.skip(0); err != nil {
+		return "", err
 	}
+	return s.data[start:s.pos], nil
 }
 
-func isDelimiter(c byte) bool {
-	switch c {
-	case ' ', '\n', '\t', '\r', ',', ':', '"', '[', ']', '{', '}':
-		return true
+func (s *scanner) skip(depth int) error {
+	if depth > maxDepth {
+		return s.fail("nested too deeply")
 	}
-	return false
+	switch c := s.peek(); c {
+	case '"':
+		return s.skipStr()
+	case '[':
+		return s.array(func() error { return s.skip(depth + 1) })
+	case '{':
+		return s.object(func(string) error { return s.skip(depth + 1) })
+	case 't', 'f', 'n':
+		for _, word := range []string{"true", "false", "null"} {
+			if strings.HasPrefix(s.data[s.pos:], word) {
+				s.pos += len(word)
+				return nil
+			}
+		}
+		return s.fail("expected a value")
+	}
+	return s.skipNumber()
+}
+
+// skipNumber passes a number as JSON has it, which Python's NaN and Infinity
+// are not.
+func (s *scanner) skipNumber() error {
+	digits := func() bool {
+		start := s.pos
+		for s.pos < len(s.data) && '0' <= s.data[s.pos] && s.data[s.pos] <= '9' {
+			s.pos++
+		}
+		return s.pos > start
+	}
+	next := func(c string) bool {
+		if s.pos < len(s.data) && strings.IndexByte(c, s.data[s.pos]) >= 0 {
+			s.pos++
+			return true
+		}
+		return false
+	}
+	next("-")
+	if next("0") || digits() {
+		if next(".") && !digits() {
+			return s.fail("expected a digit")
+		}
+		if next("eE") {
+			next("+-")
+			if !digits() {
+				return s.fail("expected a digit")
+			}
+		}
+		return nil
+	}
+	return s.fail("expected a value")
 }

@@ -64,7 +64,7 @@ func Load(data []byte, o Options) (*Tokenizer, error) {
 	}
 	f, s, err := readFile(view(data))
 	if err != nil {
-		return nil, err
+		return nil, asFileError(err)
 	}
 	t := &Tokenizer{
 		u:       unidata.Load(),
@@ -75,7 +75,7 @@ func Load(data []byte, o Options) (*Tokenizer, error) {
 		t.maxText = DefaultMaxTextBytes
 	}
 	if err := t.compile(f, s, o); err != nil {
-		return nil, err
+		return nil, asFileError(err)
 	}
 	return t, nil
 }
