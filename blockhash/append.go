@@ -23,8 +23,10 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	size := h.DigestSize()
 	for c.step() {
 		dst = append(dst, c.key)
-		for d := c.restKnown(); len(d) > 0; d = d[size:] {
-			dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
+		if c.span.known != nil {
+			for d := c.restKnown(); len(d) > 0; d = d[size:] {
+				dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
+			}
 		}
 	}
 	return dst, nil

@@ -38,6 +38,7 @@ type Chain struct {
 
 	enc  encoder
 	span span
+	fast fast
 }
 
 // Start makes c ready to hand out the hashes of p from its first block on,
@@ -90,6 +91,9 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 		c.key = binary.BigEndian.Uint64(c.digest[:])
 	}
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
+	if h.era.family == familyVLLM {
+		c.setFast()
+	}
 	return nil
 }
 
@@ -150,6 +154,7 @@ func (c *Chain) ExtendWide(tokens []int64) {
 
 // widen goes over to wide ids.
 func (c *Chain) widen() {
+	c.fast = fast{}
 	rest := c.narrow.at(c.done(), c.narrow.end())
 	c.wide.own = c.wide.own[:0]
 	for _, t := range rest {
@@ -170,9 +175,13 @@ func (c *Chain) stepVLLM() bool {
 	if c.h.memo != nil && c.remembered(start) {
 		return true
 	}
-	c.sum(c.message(start))
+	if !c.stepFast(start) {
+		c.sum(c.message(start))
+	}
 	c.blocks++
-	c.collect()
+	if c.span.collecting {
+		c.collect()
+	}
 	return true
 }
 

@@ -19,13 +19,16 @@ func features() (sha, vbmi2 bool) {
 		avx512f, avx512dq     = 1 << 16, 1 << 17         // leaf 7, ebx
 		shani, avx512bw       = 1 << 29, 1 << 30
 		avx512vl              = 1 << 31
-		avx512vbmi2           = 1 << 6 // leaf 7, ecx
-		savesZMM              = 0xe6   // XCR0: SSE, AVX, opmask, ZMM
+		avx512cd              = 1 << 28
+		avx512vbmi            = 1 << 1 // leaf 7, ecx
+		avx512vbmi2           = 1 << 6
+		savesZMM              = 0xe6 // XCR0: SSE, AVX, opmask, ZMM
 	)
 	_, _, c1, _ := cpuid(1, 0)
 	_, b7, c7, _ := cpuid(7, 0)
 	sha = b7&shani != 0 && c1&ssse3 != 0 && c1&sse41 != 0
-	const need = avx512f | avx512dq | avx512bw | avx512vl
-	vbmi2 = c1&osxsave != 0 && b7&need == need && c7&avx512vbmi2 != 0 && xgetbv()&savesZMM == savesZMM
+	const need = avx512f | avx512dq | avx512bw | avx512vl | avx512cd
+	const vbmi = avx512vbmi | avx512vbmi2
+	vbmi2 = c1&osxsave != 0 && b7&need == need && c7&vbmi == vbmi && xgetbv()&savesZMM == savesZMM
 	return sha, vbmi2
 }

@@ -67,9 +67,6 @@ func (c *Chain) restKnown() []byte {
 // collect adds the digest just made to the span being collected.
 func (c *Chain) collect() {
 	s := &c.span
-	if !s.collecting {
-		return
-	}
 	s.digests = append(s.digests, c.digest[:c.size]...)
 	if c.blocks%MemoSpan == 0 {
 		c.h.memo.put(s.key, s.digests)

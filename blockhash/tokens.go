@@ -16,9 +16,6 @@ const (
 	maxCBORToken   = 5
 )
 
-// bulkRoom is what writing several ids at once may need past their end.
-const bulkRoom = 64
-
 // pickleToken: word = head | id<<shift, of which size bytes count.
 type pickleToken struct {
 	head  uint16

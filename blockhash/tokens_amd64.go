@@ -2,57 +2,69 @@
 
 package blockhash
 
-// tokenForms says how compressTokens writes ids: the class of an id is the
-// number of limits that it is above. The layout is known to the assembly.
-type tokenForms struct {
-	limits  [3]uint64
-	heads   [4]uint64 // opcode, in byte 0
-	counts  [4]uint64 // 0xff in the bytes that count
-	shuffle [16]byte  // for two ids: where bytes 1 to 4 come from
-	bigBit  uint64    // ids with this bit are not to be written so
+// tokenTable says how ids are written. The layout is known to the assembly.
+type tokenTable struct {
+	entries [8]uint64 // by an eighth of the leading zeros of the lane: opcode, and the top bit of bytes that count
+	shuffle [64]byte  // where bytes 1 to 4 of each lane come from
+	_       [64]byte
+	opcode  uint64 // the bits of an entry that are opcode
+	bytes14 uint64 // a bit for each of bytes 1 to 4 of each lane
+	limit   uint32 // CBOR: ids below have no opcode
+	_       uint32
+	small   uint64 // CBOR: their entry
 }
 
-const (
-	gone   = 0x80 // shuffle index of a zero byte
-	never  = 1<<63 - 1
-	signed = 1 << 31
-)
+var pickleTable, cborTable = newTokenTables()
 
-var (
-	pickleForms = tokenForms{
-		limits:  [3]uint64{255, 65535, never},
-		heads:   [4]uint64{opInt1, opInt2, opInt4, 0},
-		counts:  [4]uint64{0xffff, 0xffffff, 0xff_ffff_ffff, 0},
-		shuffle: [16]byte{gone, 0, 1, 2, 3, gone, gone, gone, gone, 8, 9, 10, 11, gone, gone, gone},
-		bigBit:  signed, // would be negative as int32
+func newTokenTables() (pickle, cbor *tokenTable) {
+	const (
+		b0, b1, b2, b3, b4 = 1 << 7, 1 << 15, 1 << 23, 1 << 31, 1 << 39
+		all                = b0 | b1 | b2 | b3 | b4
+		bytes14            = 0x1e1e1e1e1e1e1e1e
+	)
+	// The lane of pickle is id<<8, so an id of one byte has 48 to 55 leading
+	// zeros, one of four 24 to 31, and 0 has 64, which VPERMQ takes for 0.
+	one, two, four := uint64(b0|b1|opInt1), uint64(b0|b1|b2|opInt2), uint64(all|opInt4)
+	pickle = &tokenTable{entries: [8]uint64{0: one, 6: one, 5: two, 4: four, 3: four}, opcode: 0x7f, bytes14: bytes14}
+	// CBOR counts the zeros of the id itself. Bytes are big-endian, so those
+	// of a short id are the last.
+	one, two, four = b0|b4|cborUint|24, b0|b3|b4|cborUint|25, all|cborUint|26
+	cbor = &tokenTable{entries: [8]uint64{0: one, 7: one, 6: two, 5: four, 4: four}, opcode: 0x7f, bytes14: bytes14,
+		limit: 24, small: b4}
+	for lane := range byte(8) {
+		for i := range byte(4) {
+			pickle.shuffle[8*lane+1+i] = 4*lane + i
+			cbor.shuffle[8*lane+1+i] = 4*lane + 3 - i
+		}
 	}
-	cborForms = tokenForms{
-		limits:  [3]uint64{23, 255, 65535},
-		heads:   [4]uint64{0, cborUint | 24, cborUint | 25, cborUint | 26},
-		counts:  [4]uint64{0xff_0000_0000, 0xff_0000_00ff, 0xff_ff00_00ff, 0xff_ffff_ffff},
-		shuffle: [16]byte{gone, 3, 2, 1, 0, gone, gone, gone, gone, 11, 10, 9, 8, gone, gone, gone},
-	}
-)
+	return pickle, cbor
+}
 
-// compressTokens writes groups of eight ids to dst, which must have 64 bytes
-// of room past what is written: at most 40 bytes a group. It returns how much
-// was written and whether an id had forms.bigBit, in which case it is wrong.
+// bulkRoom is what writing several ids at once needs past their end.
+const bulkRoom = 192
+
+// pickleTokens8 and cborTokens8 write groups of eight ids to dst, which needs
+// room of 40 bytes a group and bulkRoom more. They return how much was written;
+// 128 zeros follow it. big reports an id of 2^31 or more, which pickleTokens8
+// writes wrongly.
 //
 //go:noescape
-func compressTokens(dst *byte, ids *uint32, groups int, forms *tokenForms) (n int, big bool)
+func pickleTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int, big bool)
+
+//go:noescape
+func cborTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int)
 
 // bulk writes as many ids as it can to out and returns how many and how many
 // bytes they took.
 func (e *encoder) bulk(out []byte, ids []uint32) (done, n int) {
 	groups := len(ids) / 8
-	if !hasVBMI2 || groups == 0 || len(out) < groups*40+64 {
+	if !hasVBMI2 || groups == 0 || len(out) < groups*40+bulkRoom {
 		return 0, 0
 	}
-	forms := &pickleForms
 	if e.cbor {
-		forms = &cborForms
+		return groups * 8, cborTokens8(&out[0], &ids[0], groups, cborTable)
 	}
-	n, big := compressTokens(&out[0], &ids[0], groups, forms)
+	n, big := pickleTokens8(&out[0], &ids[0], groups, pickleTable)
 	if big {
 		return 0, 0
 	}

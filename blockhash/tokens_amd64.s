@@ -2,68 +2,93 @@
 
 #include "textflag.h"
 
-// func compressTokens(dst *byte, ids *uint32, groups int, forms *tokenForms) (n int, big bool)
-//
-// Writes groups of eight ids. Each id gets eight bytes, of which byte 0 is an
-// opcode and bytes 1 to 4 are the id's; how large the id is decides opcode and
-// bytes that count; VPCOMPRESSB pushes those together. Stores 64 bytes at a
-// time, so dst needs 64 bytes of room past the end.
-//
-// Z0 ids, Z1 shuffled ids and opcode, Z2 opcode, Z3 bytes that count, Z4
-// result, Z5 all ids ored. Constants: Z16-Z18 limits, Z19-Z22 opcodes, Z23-Z26
-// bytes that count, Z27 shuffle.
-TEXT ·compressTokens(SB), NOSPLIT, $0-41
+// Both functions write groups of eight ids. Each id is spread to a lane of
+// eight bytes with its own bytes in 1 to 4. How many bits it has chooses an
+// entry of the table, which holds the opcode in byte 0, and the top bit of
+// those bytes that count. VPCOMPRESSB then pushes together what counts. The
+// next group's place depends on nothing but an addition, so that groups
+// overlap. 64 bytes are stored at a time, and 128 zeros after the last: dst
+// needs 192 bytes of room past the end.
+
+// FINISH writes the lane Z1 with the opcode of table entry Z2 (Z28 keeps the
+// opcode's bits) and moves on: Z1 | Z2 & Z28.
+#define FINISH \
+	VPMOVB2M Z2, K4 \
+	VPTERNLOGQ $0xf8, Z28, Z2, Z1 \
+	VPCOMPRESSB.Z Z1, K4, Z4 \
+	VMOVDQU64 Z4, (DI) \
+	KMOVQ K4, DX \
+	POPCNTQ DX, DX \
+	ADDQ DX, DI \
+	ADDQ $32, SI
+
+// func pickleTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int, big bool)
+TEXT ·pickleTokens8(SB), NOSPLIT, $0-41
 	MOVQ dst+0(FP), DI
 	MOVQ ids+8(FP), SI
 	MOVQ groups+16(FP), CX
-	MOVQ forms+24(FP), AX
+	MOVQ t+24(FP), AX
 	MOVQ DI, BX
-	VPBROADCASTQ 0(AX), Z16
-	VPBROADCASTQ 8(AX), Z17
-	VPBROADCASTQ 16(AX), Z18
-	VPBROADCASTQ 24(AX), Z19
-	VPBROADCASTQ 32(AX), Z20
-	VPBROADCASTQ 40(AX), Z21
-	VPBROADCASTQ 48(AX), Z22
-	VPBROADCASTQ 56(AX), Z23
-	VPBROADCASTQ 64(AX), Z24
-	VPBROADCASTQ 72(AX), Z25
-	VPBROADCASTQ 80(AX), Z26
-	VBROADCASTI32X4 88(AX), Z27
+	VMOVDQU64 0(AX), Z26   // table
+	VMOVDQU64 64(AX), Z27  // where bytes come from
+	VPBROADCASTQ 192(AX), Z28
+	KMOVQ 200(AX), K5      // bytes 1 to 4 of each lane
 	VPXORQ Z5, Z5, Z5
+	VPXORQ Z6, Z6, Z6
 
-loop:
-	VPMOVZXDQ (SI), Z0
-	VPORQ Z0, Z5, Z5
-	VPCMPUQ $6, Z16, Z0, K1 // id > limit
-	VPCMPUQ $6, Z17, Z0, K2
-	VPCMPUQ $6, Z18, Z0, K3
-	VPSHUFB Z27, Z0, Z1
-	VMOVDQA64 Z19, Z2
-	VMOVDQA64 Z23, Z3
-	VMOVDQA64 Z20, K1, Z2
-	VMOVDQA64 Z24, K1, Z3
-	VMOVDQA64 Z21, K2, Z2
-	VMOVDQA64 Z25, K2, Z3
-	VMOVDQA64 Z22, K3, Z2
-	VMOVDQA64 Z26, K3, Z3
-	VPORQ Z2, Z1, Z1
-	VPMOVB2M Z3, K4
-	VPCOMPRESSB.Z Z1, K4, Z4
-	VMOVDQU64 Z4, (DI)
-	KMOVQ K4, DX
-	POPCNTQ DX, DX
-	ADDQ DX, DI
-	ADDQ $32, SI
+pickle:
+	VMOVDQU (SI), Y0
+	VPORQ Y0, Y5, Y5
+	VPERMB.Z Z0, Z27, K5, Z1 // id << 8
+	VPLZCNTQ Z1, Z2
+	VPSRLQ $3, Z2, Z2        // 3 to 6 by bytes, 8 for id 0
+	VPERMQ Z26, Z2, Z2
+	FINISH
 	DECQ CX
-	JNZ loop
+	JNZ pickle
 
+	VMOVDQU64 Z6, (DI)
+	VMOVDQU64 Z6, 64(DI)
 	SUBQ BX, DI
 	MOVQ DI, n+32(FP)
-	VPBROADCASTQ 104(AX), Z0
-	VPTESTMQ Z0, Z5, K1
-	KMOVQ K1, DX
-	TESTQ DX, DX
+	VPMOVD2M Z5, K1 // ids of 2^31 and more
+	KMOVW K1, DX
+	TESTL DX, DX
 	SETNE big+40(FP)
+	VZEROUPPER
+	RET
+
+// func cborTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int)
+TEXT ·cborTokens8(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), DI
+	MOVQ ids+8(FP), SI
+	MOVQ groups+16(FP), CX
+	MOVQ t+24(FP), AX
+	MOVQ DI, BX
+	VMOVDQU64 0(AX), Z26
+	VMOVDQU64 64(AX), Z27
+	VPBROADCASTQ 192(AX), Z28
+	KMOVQ 200(AX), K5
+	VPBROADCASTD 208(AX), Y24 // 24
+	VPBROADCASTQ 216(AX), Z25 // entry of ids below 24
+	VPXORQ Z6, Z6, Z6
+
+cbor:
+	VMOVDQU (SI), Y0
+	VPCMPUD $1, Y24, Y0, K1 // id < 24
+	VPMOVZXDQ Y0, Z2
+	VPERMB.Z Z0, Z27, K5, Z1
+	VPLZCNTQ Z2, Z2
+	VPSRLQ $3, Z2, Z2
+	VPERMQ Z26, Z2, Z2
+	VMOVDQA64 Z25, K1, Z2
+	FINISH
+	DECQ CX
+	JNZ cbor
+
+	VMOVDQU64 Z6, (DI)
+	VMOVDQU64 Z6, 64(DI)
+	SUBQ BX, DI
+	MOVQ DI, n+32(FP)
 	VZEROUPPER
 	RET

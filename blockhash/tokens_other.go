@@ -2,5 +2,7 @@
 
 package blockhash
 
+const bulkRoom = 8
+
 // bulk is an optimization that other platforms do without.
 func (e *encoder) bulk([]byte, []uint32) (done, n int) { return 0, 0 }

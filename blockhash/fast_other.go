@@ -1,0 +1,9 @@
+//go:build !amd64 || purego
+
+package blockhash
+
+// fast is an optimization that other platforms do without.
+type fast struct{}
+
+func (c *Chain) setFast()          {}
+func (c *Chain) stepFast(int) bool { return false }
