@@ -1,0 +1,135 @@
+package metrics_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
+	"github.com/kvatlas/kvatlas/metrics"
+)
+
+// TestSeriesAreBounded: trial T150. There are as many series after a million
+// blocks of a hundred adapters, published under a thousand topics and matched
+// with as many salts, as after ten.
+func TestSeriesAreBounded(t *testing.T) {
+	f := newFleet(t, "", "a")
+	e := engine(t, kveventstest.Options{})
+	f.subscribe(kvevents.SubscriberOptions{}, kvevents.Target{Worker: "a", Endpoint: e.Endpoint()})
+	subscribed(t, e)
+	c := collector(t, metrics.Options{}, f)
+	n := uint64(0)
+	publish := func(blocks int) {
+		s := stored(n*1000+1, blocks)
+		s.HasLoRAID, s.LoRAID, s.LoRAName = true, int64(n%100), fmt.Appendf(nil, "adapter-%d", n%100)
+		s.SessionID = fmt.Appendf(nil, "session-%d", n)
+		require.NoError(t, e.SendRaw(fmt.Appendf(nil, "topic-%d", n%1000), binary.BigEndian.AppendUint64(nil, n), payload(t, s)))
+		n++
+		f.applied("a", n)
+		req := kvatlas.Request{Prompt: blockhash.Prompt{
+			Tokens: make([]uint32, 64), CacheSalt: fmt.Sprintf("salt-%d", n), LoRA: &blockhash.LoRA{Name: fmt.Sprintf("adapter-%d", n%100), ID: int64(n % 100)},
+		}, Session: fmt.Sprintf("session-%d", n)}
+		var choice kvatlas.Choice
+		require.NoError(t, f.Atlas.Route(&req, &choice))
+		require.NoError(t, f.Atlas.Reported("a", 0, 0))
+	}
+	publish(10)
+	before := count(t, c)
+	require.NotZero(t, before)
+	for range 1000 {
+		publish(1000)
+	}
+	v, _ := value(t, c, "kvatlas_index_blocks", "medium", "GPU")
+	require.Equal(t, 1_000_010.0, v)
+	require.Equal(t, before, count(t, c))
+	text := string(exposition(t, c))
+	for _, what := range []string{"topic", "adapter", "salt", "session"} {
+		require.NotContains(t, text, what+"-")
+	}
+}
+
+// TestEventsAndBlocks: trial T154. An event that stores three blocks whose parent
+// nobody knows is one event and three blocks.
+func TestEventsAndBlocks(t *testing.T) {
+	f := newFleet(t, "", "hash")
+	f.worker(kvatlas.Worker{Name: "content", Release: "0.20.2"}) // its seed is random
+	orphan := stored(7, 3)
+	orphan.HasParent, orphan.Parent = true, 6
+	c := collector(t, metrics.Options{}, f)
+	for _, w := range []string{"hash", "content"} {
+		require.NoError(t, f.Atlas.Apply(w, payload(t, orphan)))
+		v, ok := value(t, c, "kvatlas_events_total", "worker", w, "kind", "stored")
+		require.True(t, ok)
+		require.Equal(t, 1.0, v, w)
+	}
+	v, _ := value(t, c, "kvatlas_blocks_total", "worker", "hash", "operation", "stored")
+	require.Equal(t, 3.0, v)
+
+	bare := stored(100, 3) // no tokens: no key can be made
+	bare.Tokens = nil
+	require.NoError(t, f.Atlas.Apply("content", payload(t, bare)))
+	v, _ = value(t, c, "kvatlas_unplaced_blocks_total", "worker", "content")
+	require.Equal(t, 3.0, v)
+	v, _ = value(t, c, "kvatlas_events_total", "worker", "content", "kind", "stored")
+	require.Equal(t, 2.0, v)
+}
+
+// TestContradiction: a worker whose events are not those of its description, which
+// peers call a parity mismatch, shows.
+func TestContradiction(t *testing.T) {
+	f := newFleet(t, "", "a", "b")
+	c := collector(t, metrics.Options{}, f)
+	e := stored(1, 2)
+	e.BlockSize, e.Tokens = 2*blockSize, make([]uint32, 4*blockSize)
+	require.NoError(t, f.Atlas.Apply("a", payload(t, e)))
+	v, ok := value(t, c, "kvatlas_worker_contradicted", "worker", "a")
+	require.True(t, ok)
+	require.Equal(t, 1.0, v)
+	v, _ = value(t, c, "kvatlas_worker_contradicted", "worker", "b")
+	require.Zero(t, v)
+}
+
+// TestSilentPublisher: trials T122 and T158. A worker that never publishes is
+// told apart from one that does, scores nothing, and is no longer silent with its
+// first batch.
+func TestSilentPublisher(t *testing.T) {
+	f := newFleet(t, "", "loud", "mute")
+	loud, mute := engine(t, kveventstest.Options{}), engine(t, kveventstest.Options{})
+	f.subscribe(kvevents.SubscriberOptions{SilentAfter: 300 * time.Millisecond},
+		kvevents.Target{Worker: "loud", Endpoint: loud.Endpoint()}, kvevents.Target{Worker: "mute", Endpoint: mute.Endpoint()})
+	subscribed(t, loud)
+	subscribed(t, mute)
+	c := collector(t, metrics.Options{}, f)
+	n := uint64(0)
+	require.Eventually(t, func() bool {
+		n++
+		loud.Publish(stored(n, 1)) // requests go on
+		f.applied("loud", n)
+		v, ok := value(t, c, "kvatlas_stream_silent", "worker", "mute")
+		return ok && v == 1
+	}, 10*time.Second, 20*time.Millisecond)
+	v, _ := value(t, c, "kvatlas_stream_silent", "worker", "loud")
+	require.Zero(t, v)
+	v, _ = value(t, c, "kvatlas_stream_state", "worker", "mute", "state", "cold")
+	require.Equal(t, 1.0, v)
+	_, ok := value(t, c, "kvatlas_stream_last_message_timestamp_seconds", "worker", "mute")
+	require.False(t, ok, "never heard of")
+	v, ok = value(t, c, "kvatlas_stream_last_message_timestamp_seconds", "worker", "loud")
+	require.True(t, ok)
+	require.InDelta(t, float64(time.Now().UnixMilli())/1e3, v, 60)
+
+	var m kvatlas.Match
+	require.NoError(t, f.Atlas.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: make([]uint32, 64)}, Workers: []string{"mute"}}, &m))
+	require.Zero(t, m.Workers[0].Usable)
+
+	mute.Publish(stored(1, 1))
+	f.applied("mute", 1)
+	v, _ = value(t, c, "kvatlas_stream_silent", "worker", "mute")
+	require.Zero(t, v)
+}
