@@ -175,14 +175,25 @@ func (c *Chain) stepVLLM() bool {
 	if c.h.memo != nil && c.remembered(start) {
 		return true
 	}
-	if !c.stepFast(start) {
-		c.sum(c.message(start))
+	c.sum(c.encode(start))
+	c.advance()
+	return true
+}
+
+// encode returns the message of a block, with room for padding.
+func (c *Chain) encode(start int) []byte {
+	if msg := c.fastMessage(start); msg != nil {
+		return msg
 	}
+	return c.message(start)
+}
+
+// advance is called when a block has been hashed.
+func (c *Chain) advance() {
 	c.blocks++
 	if c.span.collecting {
 		c.collect()
 	}
-	return true
 }
 
 // sum hashes an encoded message into digest and key.
@@ -194,7 +205,7 @@ func (c *Chain) sum(msg []byte) {
 		c.key, c.size = sum.Lo, 16
 		return
 	}
-	c.enc.buf = sumSHA256(&c.digest, msg)
+	sumSHA256(&c.digest, msg)
 	c.key, c.size = binary.BigEndian.Uint64(c.digest[24:]), 32
 }
 
@@ -206,9 +217,6 @@ func (c *Chain) message(start int) []byte {
 	e := &c.enc
 	e.beginBlock(c.digest[:c.size], end-start)
 	c.writeTokens(start, end)
-	if c.bare && look == 0 && (start > 0 || c.prompt.CacheSalt == "") {
-		return e.endBare(end - start)
-	}
 	e.endTuple(end - start)
 	if look > 0 {
 		e.tuple(1 + look)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // An encoder writes the value (parent, tokens, extra) of a block as pickle
@@ -115,33 +116,19 @@ func (e *encoder) beginBlock(parent []byte, n int) {
 	}
 }
 
-// endBare finishes the message of a block of n tokens without extra keys: what
-// endTuple(n), none, endTuple(3), end write.
-func (e *encoder) endBare(n int) []byte {
-	if e.cbor {
-		e.buf = append(e.buf, cborNull)
-		return e.buf
-	}
-	if n > 3 && e.frame == firstFrame && len(e.buf) < frameTarget {
-		e.buf = append(e.buf, opTuple, opMemoize, opNone, opTuple1+2, opMemoize, opStop)
-		binary.LittleEndian.PutUint64(e.buf[e.frame+1:], uint64(len(e.buf)-e.frame-frameHeader))
-		return e.buf
-	}
-	e.endTuple(n)
-	e.none()
-	e.endTuple(3)
-	return e.end()
-}
-
-// end finishes the message and returns it. It is valid until the next begin.
+// end finishes the message and returns it, with room for shaRoom bytes. It is
+// valid until the next begin.
 func (e *encoder) end() []byte {
-	if e.cbor {
-		return e.buf
+	if !e.cbor {
+		e.op(opStop)
+		e.closeFrame()
 	}
-	e.op(opStop)
-	e.closeFrame()
+	e.buf = slices.Grow(e.buf, shaRoom)
 	return e.buf
 }
+
+// shaRoom is what SHA-256's padding takes at most.
+const shaRoom = 72
 
 // boundary is called before every value: the only place where a frame that
 // has become long enough ends.

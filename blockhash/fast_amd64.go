@@ -3,15 +3,12 @@
 package blockhash
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-
-	"github.com/zeebo/xxh3"
 )
 
 // fast is the way of nearly all blocks: no extra keys, ids that fit, whole
 // groups of eight of them. All of the message but parent, ids and length stands
-// in the buffer before, and it is padded where it is. The result is what the
+// in the buffer before. The result is what the
 // encoder would have written.
 //
 // Encoding some blocks ahead of hashing was tried: it makes XXH3 8 % faster (a
@@ -65,12 +62,12 @@ func cborHeadLen(n int) int {
 	return 3
 }
 
-// stepFast hashes the block at start, and reports whether it could.
-func (c *Chain) stepFast(start int) bool {
-	f := &c.fast
-	alg := c.h.opt.Algorithm
+// fastMessage returns the message of the block at start, nil if this is not
+// the way to encode it.
+func (c *Chain) fastMessage(start int) []byte {
+	f, alg := &c.fast, c.h.opt.Algorithm
 	if !f.on || start == 0 && (c.prompt.CacheSalt != "" || c.size != alg.Size()) {
-		return false
+		return nil
 	}
 	size := c.h.opt.BlockSize
 	ids, msg, end := c.narrow.at(start, start+size), f.buf, f.tokens
@@ -81,7 +78,7 @@ func (c *Chain) stepFast(start int) bool {
 	} else {
 		n, big := pickleTokens8(&msg[end], &ids[0], size/8, pickleTable)
 		if big {
-			return false
+			return nil
 		}
 		end += n
 		binary.LittleEndian.PutUint64(msg[end:], fastTrailer)
@@ -90,21 +87,8 @@ func (c *Chain) stepFast(start int) bool {
 	}
 	if alg.xxh() {
 		*(*[16]byte)(msg[f.parent:]) = [16]byte(c.digest[:])
-		sum := xxh3.Hash128(msg[:end])
-		binary.BigEndian.PutUint64(c.digest[0:], sum.Hi)
-		binary.BigEndian.PutUint64(c.digest[8:], sum.Lo)
-		c.key, c.size = sum.Lo, 16
-		return true
-	}
-	*(*[32]byte)(msg[f.parent:]) = c.digest
-	if hasSHA { // zeros follow the ids
-		blocks := (end + 8 + 64) / 64
-		msg[end] = 0x80
-		binary.BigEndian.PutUint64(msg[blocks*64-8:], uint64(end)*8)
-		sha256Padded(&c.digest, &msg[0], blocks)
 	} else {
-		c.digest = sha256.Sum256(msg[:end])
+		*(*[32]byte)(msg[f.parent:]) = c.digest
 	}
-	c.key, c.size = binary.BigEndian.Uint64(c.digest[24:]), 32
-	return true
+	return msg[:end]
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 )
 
 // SGLang, by release (sglang/srt/mem_cache/radix_cache.py and, later, its
@@ -104,7 +105,9 @@ func (c *Chain) stepSGLang() bool {
 	} else {
 		(*contentBuffer)(&b).tokens(c.narrow.at(start, end))
 	}
-	c.enc.buf = sumSHA256(&c.digest, b)
+	b = slices.Grow(b, shaRoom)
+	c.enc.buf = b
+	sumSHA256(&c.digest, b)
 	c.size = sha256.Size
 	c.key = binary.BigEndian.Uint64(c.digest[:])
 	if c.mapped {

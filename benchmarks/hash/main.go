@@ -50,6 +50,38 @@ func main() {
 		}
 	}
 	nextTurn()
+	pairs()
+}
+
+// pairs hashes eight prompts together, the floor being one after the other.
+func pairs() {
+	const tokens, block = 8_000, 16
+	for _, a := range []blockhash.Algorithm{blockhash.SHA256, blockhash.SHA256CBOR} {
+		bench := name(a.String()+"-each", tokens, block)
+		if !filter.MatchString(bench) {
+			continue
+		}
+		h := newHasher(a, block)
+		ids := workload(8 * tokens)
+		var prompts []*blockhash.Prompt
+		var messages [][]byte
+		for i := range 8 {
+			p := &blockhash.Prompt{Tokens: ids[i*tokens : (i+1)*tokens]}
+			prompts = append(prompts, p)
+			messages = append(messages, encoded(h, p)...)
+		}
+		var keys [][]uint64
+		report(bench, len(messages), func() {
+			for i := range keys {
+				keys[i] = keys[i][:0]
+			}
+			keys, _ = h.AppendKeysEach(keys, prompts)
+		}, func() {
+			for _, m := range messages {
+				sumSink = sha256.Sum256(m)
+			}
+		})
+	}
 }
 
 // nextTurn compares the next turn of a conversation, 68,000 tokens of which

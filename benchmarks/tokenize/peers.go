@@ -38,7 +38,7 @@ func peers(names []string, text string) error {
 	}
 	cmd := exec.Command(*python, append([]string{"-c", peersScript, source, dir}, names...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), "TOKENIZERS_PARALLELISM=false", "RAYON_NUM_THREADS=1")
+	cmd.Env = append(os.Environ(), "TOKENIZERS_PARALLELISM=false", "RAYON_NUM_THREADS=1", "LITELLM_LOCAL_MODEL_COST_MAP=True")
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", *python, err)
 	}
