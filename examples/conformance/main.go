@@ -11,6 +11,7 @@
 //	truth    truth traces of the cache manager and the scheduler: predicted against actual hit tokens
 //	replay   recordings of replays: layouts, sequences, end marker, what was truncated
 //	restart  recordings of an engine killed and restarted: one restart, at the right message
+//	tokenize TOKENIZER_DIR: token ids, by the tokenizers DIR/NAME.json or DIR/NAME.json.gz
 //
 // Files may be compressed (.gz). Each gets a line, with the first differences
 // below it; the last line is "N passed, N failed". The exit status is 0 only
@@ -46,6 +47,8 @@ var checks = map[string]func(name string, r io.Reader) *conform.Result{
 	"truth":   conform.Truth,
 	"replay":  conform.Replay,
 	"restart": conform.Restart,
+
+	"tokenize": nil, // made when the folder of tokenizers is known
 }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -57,7 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			names = append(names, n)
 		}
 		slices.Sort(names)
-		fmt.Fprintf(stderr, "conformance: %s\nusage: conformance %s [-json] FILE...\n", problem, strings.Join(names, "|"))
+		fmt.Fprintf(stderr, "conformance: %s\nusage: conformance %s [-json] [TOKENIZER_DIR] FILE...\n", problem, strings.Join(names, "|"))
 		return 2
 	}
 	if len(args) == 0 {
@@ -73,13 +76,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args[1:]); err != nil {
 		return 2
 	}
-	if flags.NArg() == 0 {
+	files := flags.Args()
+	if args[0] == "tokenize" && len(files) > 0 {
+		dir := &conform.Tokenizers{Dir: files[0]}
+		check = func(name string, r io.Reader) *conform.Result { return conform.Tokenize(dir, name, r) }
+		files = files[1:]
+	}
+	if len(files) == 0 {
 		return usage("no files")
 	}
 	out := bufio.NewWriter(stdout)
 	defer out.Flush()
 	passed, failed := 0, 0
-	for _, name := range flags.Args() {
+	for _, name := range files {
 		res := checkFile(args[0], check, name)
 		passed, failed = passed+res.Passed, failed+res.Failed
 		if *asJSON {

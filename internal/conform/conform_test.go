@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +126,25 @@ func TestRestart(t *testing.T) {
 		total += res.Passed
 	}
 	require.Equal(t, 31, total)
+}
+
+// TestTokenize: the vocabularies that are in the repository; what is not there is a
+// failure.
+func TestTokenize(t *testing.T) {
+	dir, err := golden.Dir()
+	require.NoError(t, err)
+	toks := &Tokenizers{Dir: filepath.Join(dir, "tokenize", "tokenizers")}
+	for _, name := range []string{"anthropic", "mistral-v3", "mistral-v3-first", "qwen3", "tiny"} {
+		file := "tokenize/ids/" + name + ".jsonl"
+		run(t, file, func(name string, file []byte) *Result { return Tokenize(toks, name, reader(file)) })
+	}
+	res := Tokenize(toks, "gemma3", reader(golden.Read(t, "tokenize/ids/gemma3.jsonl")))
+	require.Zero(t, res.Passed)
+	require.Equal(t, 320, res.Failed)
+	require.Contains(t, res.Differences[0].Got, "neither gemma3.json")
+	for _, text := range []string{"", "x", "{}", `{"tokenizer":"tiny","text":"x"}`, `{"tokenizer":"../tiny","text":"x","ids":[1]}`} {
+		require.NotZero(t, Tokenize(toks, "bad", strings.NewReader(text)).Failed, text)
+	}
 }
 
 // TestHarmWithoutPlainOnly shows what the declaration guards against: told that

@@ -100,7 +100,7 @@ const maxFormulaTokens = 64 << 20
 // ReadHash reads a whole file of block hashes.
 func ReadHash(r io.Reader) (*HashFile, error) {
 	var f *HashFile
-	err := lines(r, func(_ int, line []byte) error {
+	err := Lines(r, func(_ int, line []byte) error {
 		if f == nil {
 			var err error
 			f, err = parseHashHeader(line)

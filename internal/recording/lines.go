@@ -11,9 +11,9 @@ import (
 // maxLine bounds one line of a recording; the longest known is 4 MiB.
 const maxLine = 256 << 20
 
-// lines calls f with every line of r that is not blank, numbered from 1, and
+// Lines calls f with every line of r that is not blank, numbered from 1, and
 // stops at the first error, which it returns with the line's number.
-func lines(r io.Reader, f func(n int, line []byte) error) error {
+func Lines(r io.Reader, f func(n int, line []byte) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(make([]byte, 64<<10), maxLine)
 	n := 0

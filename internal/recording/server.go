@@ -138,7 +138,7 @@ type sessionLine struct {
 // recording.
 func ReadSession(r io.Reader) (*Session, error) {
 	s := &Session{}
-	err := lines(r, func(n int, line []byte) error {
+	err := Lines(r, func(n int, line []byte) error {
 		var l sessionLine
 		if err := decode(line, &l); err != nil {
 			return err

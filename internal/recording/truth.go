@@ -102,7 +102,7 @@ type TraceOp struct {
 // ReadTrace reads a whole truth trace.
 func ReadTrace(r io.Reader) (*Trace, error) {
 	var t *Trace
-	err := lines(r, func(n int, line []byte) error {
+	err := Lines(r, func(n int, line []byte) error {
 		if t == nil {
 			t = &Trace{}
 			if err := decode(line, &t.TraceHeader); err != nil {
