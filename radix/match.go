@@ -44,11 +44,10 @@ type Result struct {
 	// Keys is how many keys were looked at.
 	Keys int
 
-	walk     walk
-	blocks   []int32
-	scratch  []uint64
-	prefixes []Prefix
-	place    []int32 // index of a worker in the view -> its place in Workers, plus 1
+	walk    walk
+	blocks  []int32
+	scratch []uint64
+	place   []int32 // index of a worker in the view -> its place in Workers, plus 1
 }
 
 // WorkerMatch is what one worker holds of a prompt. Blocks are counted in keys
@@ -104,8 +103,9 @@ func (x *Index) Match(q *Query, r *Result) error {
 }
 
 // Prefixes is [Index.Match] without the details: it returns the combined prefix
-// of each candidate that holds at least the first block, in no order. The slice
-// is part of r, whose other fields it leaves empty. It is what a score by blocks
+// of each candidate that holds at least the first block, in no order, whatever
+// the number of tokens. The slice is part of r, whose other fields it leaves
+// empty. It is what a score by blocks
 // needs, at a lower cost where candidates are many.
 func (x *Index) Prefixes(q *Query, r *Result) ([]Prefix, error) {
 	v, err := x.match(q, r)
@@ -113,22 +113,16 @@ func (x *Index) Prefixes(q *Query, r *Result) ([]Prefix, error) {
 		return nil, err
 	}
 	w := &r.walk
-	out := r.prefixes[:0]
-	for _, e := range w.ends {
-		o := &v.owners[e.hid]
-		out = append(out, Prefix{o.id, int32(r.clip(&v.workers[o.worker], q, int(e.blocks)))})
-	}
 	for i := range w.joints {
 		var m WorkerMatch
 		r.reset(v.media)
 		m.Blocks = r.blocks
-		r.prefix(v, q, &w.joints[i], &m)
+		r.prefix(v, len(w.keys), &w.joints[i], &m)
 		if m.Combined > 0 {
-			out = append(out, Prefix{w.joints[i].id, int32(m.Combined)})
+			w.ends = append(w.ends, Prefix{w.joints[i].id, int32(m.Combined)})
 		}
 	}
-	r.prefixes = out
-	return out, nil
+	return w.ends, nil
 }
 
 func (r *Result) reset(n int) {
@@ -151,6 +145,7 @@ func (x *Index) match(q *Query, r *Result) (*view, error) {
 	w := &r.walk
 	cell := x.epochs.enter(&w.cell)
 	v := x.view.Load()
+	w.ids = v.ids
 	w.keys, w.source, w.buffer = q.Keys, q.Source, w.buffer[:0]
 	w.candidates(v, q)
 	w.looked = 0
@@ -320,11 +315,10 @@ func (r *Result) answer(q *Query, v *view) {
 		return &r.Workers[worker]
 	}
 	for _, e := range w.ends {
-		o := &v.owners[e.hid]
-		k := &v.workers[o.worker]
-		m := at(int(o.worker))
+		worker := v.bySlot[e.Worker&0xffff]
+		k, m := &v.workers[worker], at(int(worker))
 		p := k.profile
-		blocks := r.clip(k, q, int(e.blocks))
+		blocks := r.clip(k, q, int(e.Blocks))
 		m.Blocks[GPU] = int32(blocks)
 		m.Combined = blocks
 		m.Score = float64(blocks) * v.weights[GPU]
@@ -336,9 +330,10 @@ func (r *Result) answer(q *Query, v *view) {
 	for i := range w.joints {
 		c := &w.joints[i]
 		m := at(c.worker)
-		units, words := r.prefix(v, q, c, m)
+		units := r.clip(c.workerView, q, len(w.keys))
+		words := r.prefix(v, units, c, m)
 		if q.Tokens > 0 && c.profile.unit > 0 {
-			r.tokens(c, m, q.Tokens, units, words)
+			r.tokens(c, m, q.Tokens, words)
 		}
 	}
 	for i, id := range q.Workers { // a worker that was asked for twice
@@ -404,9 +399,9 @@ func (r *Result) layoutRow(c *joint, l *layout, media uint32, words int) row {
 }
 
 // prefix fills in what does not depend on the engine's rules.
-func (r *Result) prefix(v *view, q *Query, c *joint, m *WorkerMatch) (units, words int) {
+// It returns how many words of presence there are.
+func (r *Result) prefix(v *view, units int, c *joint, m *WorkerMatch) (words int) {
 	p, l := c.profile, &c.profile.layouts[0]
-	units = r.clip(c.workerView, q, len(r.walk.keys))
 	words = ceilDiv(min(units, r.walk.looked), 64)
 	r.scratch = r.scratch[:0]
 	var seen uint32
@@ -457,7 +452,7 @@ func (r *Result) prefix(v *view, q *Query, c *joint, m *WorkerMatch) (units, wor
 		}
 		m.Score += float64(n) * v.weights[best]
 	}
-	return units, words
+	return words
 }
 
 // spread makes a granule's last unit stand for all of them.
@@ -477,14 +472,14 @@ func spread(r row, granule, units int) {
 }
 
 // tokens applies the engine's rules.
-func (r *Result) tokens(c *joint, m *WorkerMatch, n, units, words int) {
+func (r *Result) tokens(c *joint, m *WorkerMatch, n, words int) {
 	p := c.profile
 	r.scratch = r.scratch[:0]
 	var rows [MaxGroup + 1]row
 	for i := range p.layouts {
 		rows[i] = r.layoutRow(c, &p.layouts[i], 1<<GPU, words)
 	}
-	units = p.Units(n)
+	units := p.Units(n)
 	m.Usable = p.hit(rows[:len(p.layouts)], n, units)
 	if p.connector == NoConnector {
 		return

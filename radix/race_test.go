@@ -34,7 +34,7 @@ func TestConcurrentWriters(t *testing.T) {
 	}
 	rounds := 1500
 	if raceEnabled {
-		rounds = 300
+		rounds = 100
 	}
 	var wg sync.WaitGroup
 	for i := range goroutines {

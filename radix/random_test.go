@@ -196,7 +196,7 @@ func (s *sliceSource) Next() (uint64, bool) {
 func TestRandomAgainstOracle(t *testing.T) {
 	rounds := 300
 	if testing.Short() || raceEnabled {
-		rounds = 60
+		rounds = 24
 	}
 	for seed := range uint64(rounds) {
 		w := newWorld(t, seed, 1+int(seed%4), 8+int(seed%90), func(r *rand.Rand) *ProfileOptions {

@@ -33,13 +33,16 @@ func (x *Index) retire(kind retiredKind, id uint32) {
 // reclaim reuses what has outlived its readers.
 func (x *Index) reclaim() {
 	r := &x.retired
-	if r.head == len(r.queue) {
+	if n := len(x.table.old); n > 0 {
+		r.epoch = max(r.epoch, x.table.old[n-1].epoch)
+	} else if r.head == len(r.queue) {
 		return
 	}
 	if r.epoch == x.epochs.now.Load() {
 		x.epochs.now.Store(r.epoch + 1) // what was unlinked is out of new readers' reach
 	}
 	oldest := x.epochs.oldest()
+	x.table.settle(oldest)
 	for ; r.head < len(r.queue) && r.queue[r.head].epoch < oldest; r.head++ {
 		switch e := r.queue[r.head]; e.kind {
 		case retiredLine:

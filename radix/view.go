@@ -41,17 +41,12 @@ func (k *worker) holder(m Medium, group int16) *holder {
 type view struct {
 	workers []workerView // ascending by slot
 	bySlot  []int32      // slot -> index in workers, -1 = none
-	owners  []owner      // by holder number
+	ids     []WorkerID   // by holder number
 	plain   []uint64     // holders of workers that are matched by one prefix
 	joint   []int32      // the other workers that hold anything
 	media   int
 	weights [MaxMedia]float64
 	names   []string
-}
-
-type owner struct {
-	worker int32 // index in view.workers, -1 = nobody (any more)
-	id     WorkerID
 }
 
 type workerView struct {
@@ -82,14 +77,11 @@ func (x *Index) publish() {
 	v := &view{
 		workers: make([]workerView, 0, len(x.byName)),
 		bySlot:  make([]int32, len(x.workers)),
-		owners:  make([]owner, len(x.hids)*64),
+		ids:     make([]WorkerID, len(x.hids)*64),
 		plain:   make([]uint64, len(x.hids)),
 		media:   len(x.media.names),
 		weights: x.media.weights,
 		names:   slices.Clip(x.media.names),
-	}
-	for i := range v.owners {
-		v.owners[i].worker = -1
 	}
 	for slot, k := range x.workers {
 		v.bySlot[slot] = -1
@@ -100,7 +92,7 @@ func (x *Index) publish() {
 		v.bySlot[slot] = i
 		w := workerView{id: k.id, name: k.name, profile: k.profile, holders: k.holders}
 		for _, h := range k.holders {
-			v.owners[h.hid] = owner{i, k.id}
+			v.ids[h.hid] = k.id
 		}
 		p := k.profile
 		l := &p.layouts[0]

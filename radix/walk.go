@@ -12,10 +12,11 @@ type walk struct {
 	source Source
 	buffer []uint64 // holds keys where they come from a source
 
-	alive []uint64 // holders of plain workers whose prefix goes on
-	next  []uint64 // of these, those that hold the stretch at hand
-	track []uint64 // holders of joint workers that are still looked at
-	ends  []end    // where plain workers' prefixes ended
+	alive []uint64   // holders of plain workers whose prefix goes on
+	next  []uint64   // of these, those that hold the stretch at hand
+	track []uint64   // holders of joint workers that are still looked at
+	ids   []WorkerID // by holder number
+	ends  []Prefix   // where plain workers' prefixes ended, if not at the start
 
 	rows   [][]uint64 // presence by joint worker and holder
 	rowOf  []int32    // holder number -> its row
@@ -24,12 +25,6 @@ type walk struct {
 	one    [3]uint64 // the entry of a page with one holder
 	looked int       // keys looked at
 	cell   uint32    // reader cell that was free last time
-}
-
-// end says that a holder has the first blocks of the prompt and not the next.
-type end struct {
-	hid    uint32
-	blocks int32
 }
 
 // joint is a worker that needs presence rows of several holders.
@@ -112,13 +107,17 @@ func (x *Index) probe(key uint64) uint32 {
 }
 
 // equalRun returns how many leading keys of a and b are equal; b is as long as a.
+// Comparing arrays uses the runtime's vector code.
 func equalRun(a, b []uint64) (n int) {
 	b = b[:len(a)]
-	for len(a)-n >= 64 && *(*[64]uint64)(a[n:]) == *(*[64]uint64)(b[n:]) {
-		n += 64
+	if len(a) == pageKeys && *(*[pageKeys]uint64)(a) == *(*[pageKeys]uint64)(b) {
+		return pageKeys
 	}
 	for len(a)-n >= 16 && *(*[16]uint64)(a[n:]) == *(*[16]uint64)(b[n:]) {
 		n += 16
+	}
+	for len(a)-n >= 4 && *(*[4]uint64)(a[n:]) == *(*[4]uint64)(b[n:]) {
+		n += 4
 	}
 	for n < len(a) && a[n] == b[n] {
 		n++
@@ -134,6 +133,12 @@ func (x *Index) walk(w *walk) {
 	for (any || w.left > 0) && w.need(i) {
 		if pos == 0 {
 			pos, sure = x.probe(normal(w.keys[i])), true
+		} else if n := x.stride(w, pos, i); n > 0 {
+			i += n
+			if pos += uint32(n); pos%slabKeys == 0 {
+				pos = 0
+			}
+			continue
 		}
 		w.looked = max(w.looked, i+1)
 		if pos == 0 { // nobody holds it
@@ -172,7 +177,8 @@ func (x *Index) walk(w *walk) {
 		n := 1
 		if w.source == nil {
 			run = min(run, len(w.keys)-i)
-			n += equalRun(s.keys[at+1:at+uint32(run)], w.keys[i+1:])
+			// The first is known to be equal, but for the key 0.
+			n = max(1, equalRun(s.keys[at:at+uint32(run)], w.keys[i:]))
 		} else {
 			for n < run && w.need(i+n) && s.keys[at+uint32(n)] == normal(w.keys[i+n]) {
 				n++
@@ -187,6 +193,28 @@ func (x *Index) walk(w *walk) {
 		}
 	}
 	w.endAll(i)
+}
+
+// stride goes along whole pages that the one worker that is left holds alone,
+// which is what most of a long prompt is. It returns how many keys that were; the
+// general way takes it from there.
+func (x *Index) stride(w *walk, pos uint32, i int) (n int) {
+	if pos%pageKeys != 0 || w.left > 0 || w.source != nil || len(w.alive) != 1 || w.alive[0]&(w.alive[0]-1) != 0 {
+		return 0
+	}
+	only := uint32(bits.TrailingZeros64(w.alive[0]))
+	s := x.arena.slab(pos)
+	for at := pos % slabKeys; at < slabKeys && len(w.keys)-i >= n+pageKeys; at += pageKeys {
+		pg := &s.pages[at/pageKeys]
+		ref := pg.ref.Load()
+		if refKind(ref) != refOne || refValue(ref) != only || pg.mask.Load() != ^uint64(0) || pg.ref.Load() != ref ||
+			*(*[pageKeys]uint64)(s.keys[at:]) != *(*[pageKeys]uint64)(w.keys[i+n:]) {
+			break
+		}
+		n += pageKeys
+	}
+	w.looked = max(w.looked, i+n)
+	return n
 }
 
 func (w *walk) anyAlive() bool {
@@ -213,7 +241,7 @@ func (w *walk) end(word int, set uint64, blocks int) {
 		return
 	}
 	for ; set != 0; set &= set - 1 {
-		w.ends = append(w.ends, end{uint32(word*64 + bits.TrailingZeros64(set)), int32(blocks)})
+		w.ends = append(w.ends, Prefix{w.ids[word*64+bits.TrailingZeros64(set)], int32(blocks)})
 	}
 }
 

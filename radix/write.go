@@ -66,11 +66,13 @@ func (x *Index) key(pos uint32) uint64 { return x.arena.slab(pos).keys[pos%slabK
 
 // find returns the position of a key, 0 if it has none. Only writers call it.
 func (x *Index) find(key uint64) uint32 {
-	h := x.table.hash(key)
-	return x.findHash(key, h)
+	pos, _ := x.findHash(key, x.table.hash(key))
+	return pos
 }
 
-func (x *Index) findHash(key, h uint64) uint32 {
+// findHash returns the position of a key with hash h; else 0 and a slot of its
+// bucket that is empty, if one is.
+func (x *Index) findHash(key, h uint64) (pos uint32, slot int) {
 	s := x.table.dir.Load().segmentOf(h)
 	pat := pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
@@ -82,12 +84,12 @@ func (x *Index) findHash(key, h uint64) uint32 {
 			}
 			for j, have := range x.arena.line(line) {
 				if have == key {
-					return line*lineKeys + uint32(j)
+					return line*lineKeys + uint32(j), 0
 				}
 			}
 		}
 		if b.overflow() == 0 {
-			return 0
+			return 0, s[home(h)].free()
 		}
 	}
 }
@@ -125,8 +127,7 @@ func (s *storing) flush() {
 
 func (s *storing) run(keys []uint64) {
 	x := s.x
-	var hashes [batchKeys]uint64
-	var found [batchKeys]uint32
+	var b batch
 	for len(keys) > 0 {
 		if n := s.along(keys); n > 0 {
 			keys = keys[n:]
@@ -134,18 +135,18 @@ func (s *storing) run(keys []uint64) {
 		}
 		// Look all of a batch up before acting on it: the probes do not depend
 		// on each other, so that their cache misses overlap.
-		n := x.lookUp(keys[:min(batchKeys, len(keys))], &hashes, &found)
+		n := x.lookUp(keys[:min(batchKeys, len(keys))], &b)
 		for i := 0; i < n; {
-			if pos := found[i]; pos != 0 {
+			if pos := b.found[i]; pos != 0 {
 				s.at(pos, 1)
 				i++
 				continue
 			}
 			j := i + 1
-			for j < n && found[j] == 0 {
+			for j < n && b.found[j] == 0 {
 				j++
 			}
-			s.place(keys[i:j], hashes[i:j], len(keys)-j)
+			s.place(keys[i:j], &b, i, len(keys)-j)
 			i = j
 		}
 		keys = keys[n:]
@@ -154,9 +155,16 @@ func (s *storing) run(keys []uint64) {
 	s.giveBack()
 }
 
+// batch is what was found out about some keys.
+type batch struct {
+	hashes [batchKeys]uint64
+	found  [batchKeys]uint32
+	slots  [batchKeys]int8 // where a key that was not found may be entered
+}
+
 // lookUp finds the positions of keys. It stops before a key that occurs twice,
 // and returns how many it looked up.
-func (x *Index) lookUp(keys []uint64, hashes *[batchKeys]uint64, found *[batchKeys]uint32) (n int) {
+func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
 	d := x.table.dir.Load()
 	var seen [16]uint64
 	var touch uint64
@@ -164,16 +172,17 @@ func (x *Index) lookUp(keys []uint64, hashes *[batchKeys]uint64, found *[batchKe
 		h := x.table.hash(normal(key))
 		if w, bit := &seen[h>>54&15], uint64(1)<<(h>>48&63); *w&bit == 0 {
 			*w |= bit
-		} else if slices.Contains(hashes[:i], h) {
+		} else if slices.Contains(b.hashes[:i], h) {
 			break
 		}
-		hashes[i] = h
+		b.hashes[i] = h
 		touch |= d.segmentOf(h)[home(h)][0]
 		n++
 	}
 	x.touched = touch // keeps the loads
 	for i, key := range keys[:n] {
-		found[i] = x.findHash(normal(key), hashes[i])
+		pos, slot := x.findHash(normal(key), b.hashes[i])
+		b.found[i], b.slots[i] = pos, int8(slot)
 	}
 	return n
 }
@@ -229,9 +238,9 @@ func (x *Index) alive(pos uint32) bool {
 	return x.union(x.arena.page(pos))>>(pos%pageKeys&^(lineKeys-1))&0xff != 0
 }
 
-// place gives new keys their positions. more is how many keys follow them in
-// the call, new or not.
-func (s *storing) place(keys, hashes []uint64, more int) {
+// place gives new keys their positions. They are those from number first of a
+// batch on; more is how many keys follow them in the call, new or not.
+func (s *storing) place(keys []uint64, b *batch, first, more int) {
 	for len(keys) > 0 {
 		if s.cur == s.end && !s.room(len(keys), more) {
 			s.x.lost += uint64(len(keys))
@@ -256,7 +265,7 @@ func (s *storing) place(keys, hashes []uint64, more int) {
 		}
 		from := 0
 		for i := range n {
-			if !s.x.enter(hashes[i], (pos+uint32(i))/lineKeys) {
+			if !s.x.enter(b.hashes[first+i], (pos+uint32(i))/lineKeys, int(b.slots[first+i])) {
 				atomic.StoreUint64(&line[i], 0)
 				s.x.lost++
 				if i > from {
@@ -268,7 +277,7 @@ func (s *storing) place(keys, hashes []uint64, more int) {
 		if n > from {
 			s.at(pos+uint32(from), n-from)
 		}
-		keys, hashes = keys[n:], hashes[n:]
+		keys, first = keys[n:], first+n
 	}
 }
 
@@ -364,10 +373,9 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 	}
 	x.upkeep(len(keys))
 	var (
-		hashes [batchKeys]uint64
-		found  [batchKeys]uint32
-		page   pageMask
-		last   = o.removed
+		b    batch
+		page pageMask
+		last = o.removed
 	)
 	take := func(pos uint32) {
 		last = pos
@@ -394,9 +402,9 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 			i++
 			continue
 		}
-		n := x.lookUp(keys[i:min(i+batchKeys, len(keys))], &hashes, &found)
+		n := x.lookUp(keys[i:min(i+batchKeys, len(keys))], &b)
 		for j := 0; j < n; j++ {
-			pos := found[j]
+			pos := b.found[j]
 			if pos == 0 {
 				k.stats.Unmatched++
 				continue

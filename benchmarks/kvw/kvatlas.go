@@ -8,7 +8,8 @@ import (
 
 // kvatlas is ours: radix.Index through its public API. A query asks for the
 // prefix of every worker (Prefixes), as the peers' scoring calls do; with match
-// it asks for the whole answer (Match): tokens, media, score for each worker.
+// it asks for the whole answer (Match): tokens, media, score for each worker; sized
+// is told how many blocks to expect.
 type kvatlas struct {
 	x       *radix.Index
 	workers []radix.WorkerID
@@ -16,13 +17,17 @@ type kvatlas struct {
 }
 
 func init() {
-	for name, match := range map[string]bool{"kvatlas": false, "kvatlas-match": true} {
+	for _, name := range []string{"kvatlas", "kvatlas-match", "kvatlas-sized"} {
 		backends[name] = func(w *workload) backend {
-			x, err := radix.New(radix.Options{})
+			var o radix.Options
+			if name == "kvatlas-sized" {
+				o.ExpectedBlocks = int(w.unique_)
+			}
+			x, err := radix.New(o)
 			check(err)
 			p, err := radix.NewProfile(radix.ProfileOptions{HashUnit: 16})
 			check(err)
-			k := &kvatlas{x: x, match: match}
+			k := &kvatlas{x: x, match: name == "kvatlas-match"}
 			for i := range w.workers {
 				id, err := x.AddWorker(fmt.Sprint("worker-", i), p)
 				check(err)
