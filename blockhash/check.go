@@ -17,10 +17,24 @@ func (h *Hasher) check(p *Prompt) error {
 	switch {
 	case h.era.family == familySGLang:
 		return h.checkSGLang(p)
-	case h.era.family == familySeq, h.opt.Algorithm == BLAKE3:
+	case h.era.family == familySeq:
+		return h.checkSeq(p)
+	case h.opt.Algorithm == BLAKE3:
 		return h.checkHashed(p)
 	}
 	return nil
+}
+
+// checkPlain refuses what the scheme's engine would hash in a way that is not
+// known here.
+func (h *Hasher) checkPlain(p *Prompt) error {
+	switch {
+	case len(p.Items) > 0:
+		return promptError("Items", -1, "%v has no rule for items: give the ids that the engine puts in their place", h.opt.Scheme)
+	case p.Embeds != nil:
+		return promptError("Embeds", -1, "%v has no rule for prompt embeddings", h.opt.Scheme)
+	}
+	return h.checkHashed(p)
 }
 
 // checkHashed refuses ids that this scheme cannot hold, among those that are

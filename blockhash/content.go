@@ -99,9 +99,21 @@ func (c *Content) check(p *Prompt) error {
 	if err := checkPrompt(p); err != nil {
 		return err
 	}
-	if !c.era.eventKeys && (p.LoRA != nil || len(p.Items) > 0 || p.CacheSalt != "" || p.Embeds != nil) {
-		return fmt.Errorf("%w: events of %v carry no extra keys, so a prompt with an adapter, items, a salt "+
-			"or embeddings cannot be told from a plain one", ErrOpaque, c.opt.Scheme)
+	var what string
+	switch e := c.era; {
+	case p.LoRA != nil && !e.eventKeys && !e.eventLoRA:
+		what = "an adapter"
+	case p.CacheSalt != "" && !e.eventKeys && !e.saltSeeds:
+		what = "a salt"
+	case len(p.Items) > 0 && !e.eventKeys:
+		what = "items"
+	case p.Embeds != nil && !e.eventKeys:
+		what = "embeddings"
+	case p.ExtraKey != "":
+		what = "an extra key"
+	}
+	if what != "" {
+		return fmt.Errorf("%w: events of %v do not tell a prompt with %s from a plain one", ErrOpaque, c.opt.Scheme, what)
 	}
 	return checkUint32(p.WideTokens)
 }
@@ -222,7 +234,7 @@ func (ch *ContentChain) extra(start, end int) {
 			contentExtra(&ch.buf, ExtraText, it.Identifier, 0)
 		}
 	}
-	if start == 0 && p.CacheSalt != "" {
+	if p.CacheSalt != "" && (start == 0 || era.saltSeeds) {
 		contentExtra(&ch.buf, ExtraText, p.CacheSalt, 0)
 	}
 	if p.Embeds != nil {

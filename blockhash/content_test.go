@@ -173,3 +173,42 @@ func TestContentWide(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, narrow, wide)
 }
+
+// TestContentSGLang: adapter and salt are fields of SGLang's events, and hold
+// for all blocks of a prompt.
+func TestContentSGLang(t *testing.T) {
+	seen := map[uint64]bool{}
+	for _, release := range []string{"0.5.16", "0.5.18", "0.5.22", "0.5.23"} {
+		scheme, err := SchemeFor("sglang", release)
+		require.NoError(t, err)
+		c, err := NewContent(ContentOptions{Scheme: scheme, BlockSize: 4, Seed: uint64(len(seen))})
+		require.NoError(t, err)
+		for _, p := range []Prompt{{}, {CacheSalt: "a"}, {LoRA: &LoRA{Name: "a"}}, {LoRA: &LoRA{Name: "a"}, CacheSalt: "b"}} {
+			p.Tokens = seq(1, 12)
+			keys, err := c.AppendKeys(nil, &p)
+			if p.CacheSalt != "" && !scheme.era().saltSeeds || p.LoRA != nil && !scheme.era().eventLoRA {
+				require.ErrorIs(t, err, ErrOpaque)
+				continue
+			}
+			require.NoError(t, err)
+			s := &Span{Tokens: p.Tokens[:4], CacheSalt: []byte(p.CacheSalt), LoRA: p.LoRA != nil}
+			if s.LoRA {
+				s.LoRAName = []byte(p.LoRA.Name)
+			}
+			got, err := c.AppendEventKeys(nil, s)
+			require.NoError(t, err)
+			s.Tokens, s.Parent = p.Tokens[4:], got[0]
+			got, err = c.AppendEventKeys(got, s)
+			require.NoError(t, err)
+			require.Equal(t, keys, got)
+			for _, key := range keys {
+				require.False(t, seen[key])
+				seen[key] = true
+			}
+		}
+		_, err = c.AppendKeys(nil, &Prompt{ExtraKey: "k"})
+		require.ErrorIs(t, err, ErrOpaque)
+		_, err = c.AppendEventKeys(nil, &Span{Tokens: seq(1, 4), Extras: make([][]Extra, 1)})
+		require.ErrorIs(t, err, ErrOpaque)
+	}
+}

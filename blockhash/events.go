@@ -47,6 +47,10 @@ type Span struct {
 	Lookahead [][]uint32
 	// LoRA reports that the event names an adapter, by name or number.
 	LoRA bool
+	// LoRAName and CacheSalt are the adapter's name and the salt where events
+	// have them as fields and no extra keys: SGLang from 0.5.22 and 0.5.18.
+	LoRAName  []byte
+	CacheSalt []byte
 	// LoRAPath is the adapter's path when ContentOptions.LoRAPath is set.
 	LoRAPath string
 }
@@ -84,8 +88,11 @@ func (c *Content) AppendEventKeys(dst []uint64, s *Span) ([]uint64, error) {
 		if c.opt.Lookahead > 0 {
 			ch.buf.tokens(s.Lookahead[i])
 		}
-		if s.Extras != nil {
+		switch {
+		case s.Extras != nil:
 			c.eventExtra(&ch.buf, s, s.Extras[i])
+		case !c.era.eventKeys:
+			c.eventFields(&ch.buf, s)
 		}
 		key = c.sum(ch.buf)
 		dst = append(dst, key)
@@ -107,10 +114,27 @@ func (c *Content) eventExtra(b *contentBuffer, s *Span, extras []Extra) {
 	}
 }
 
+// eventFields adds what events without extra keys tell of all their blocks.
+func (c *Content) eventFields(b *contentBuffer, s *Span) {
+	if c.era.eventLoRA && len(s.LoRAName) > 0 {
+		contentExtra(b, extraLoRA, s.LoRAName, 0)
+		if c.opt.LoRAPath {
+			contentExtra(b, extraPath, s.LoRAPath, 0)
+		}
+	}
+	if c.era.saltSeeds && len(s.CacheSalt) > 0 {
+		contentExtra(b, ExtraText, s.CacheSalt, 0)
+	}
+}
+
 func (c *Content) checkSpan(s *Span, blocks int) error {
 	switch {
 	case s.Extras != nil && len(s.Extras) != blocks:
 		return optionError("Span.Extras has %d entries for %d blocks", len(s.Extras), blocks)
+	case s.Extras != nil && !c.era.eventKeys:
+		return fmt.Errorf("%w: events of %v have no extra keys", ErrOpaque, c.opt.Scheme)
+	case s.LoRA && c.era.eventLoRA && len(s.LoRAName) > 0:
+		return nil
 	case s.LoRA && !c.era.eventKeys:
 		return fmt.Errorf("%w: events of %v do not carry the adapter's extra key", ErrOpaque, c.opt.Scheme)
 	case s.LoRA && s.Extras == nil && blocks > 0:

@@ -69,6 +69,7 @@ type era struct {
 	saltSeeds     bool // the salt seeds the chain
 	dynamoEvents  bool // has the event format "dynamo"
 	namespaceLoRA bool // event values of LoRA prompts are mapped with the extra key
+	eventLoRA     bool // events name the adapter
 	// LMCache only.
 	folded bool // prefix is the first 8 bytes of the digest as an integer
 }
@@ -112,9 +113,10 @@ var eras = [numSchemes]era{
 	sglang0518: {engine: "sglang", family: familySGLang, since: version{0, 5, 18}, last: version{0, 5, 21},
 		extras: "the salt seeds the chain", sglang: sglangChain, saltSeeds: true},
 	sglang0522: {engine: "sglang", family: familySGLang, since: version{0, 5, 22}, last: version{0, 5, 22},
-		extras: "event format dynamo", sglang: sglangChain, saltSeeds: true, dynamoEvents: true},
+		extras: "event format dynamo", sglang: sglangChain, saltSeeds: true, dynamoEvents: true, eventLoRA: true},
 	sglang0523: {engine: "sglang", family: familySGLang, since: version{0, 5, 23}, last: version{0, 5, 23},
-		extras: "LoRA prompts have a namespace", sglang: sglangChain, saltSeeds: true, dynamoEvents: true, namespaceLoRA: true},
+		extras: "LoRA prompts have a namespace", sglang: sglangChain, saltSeeds: true, dynamoEvents: true, eventLoRA: true,
+		namespaceLoRA: true},
 
 	lmcache035: {engine: "lmcache", family: familyLMCache, since: version{0, 3, 5}, last: version{0, 3, 9},
 		extras: "digests as prefix"},

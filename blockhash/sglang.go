@@ -20,7 +20,7 @@ const (
 
 // checkSGLang refuses what the release's hashes cannot express.
 func (h *Hasher) checkSGLang(p *Prompt) error {
-	if err := h.checkHashed(p); err != nil {
+	if err := h.checkPlain(p); err != nil {
 		return err
 	}
 	if err := checkText("ExtraKey", -1, "key", p.ExtraKey); err != nil {

@@ -40,5 +40,17 @@ func (c *Chain) stepSeq() bool {
 	return true
 }
 
+// checkSeq refuses adapters and salts: Dynamo derives another seed from them,
+// which is not reproduced here.
+func (h *Hasher) checkSeq(p *Prompt) error {
+	switch {
+	case p.LoRA != nil:
+		return promptError("LoRA", -1, "%v derives a seed from the adapter, which is not known here", h.opt.Scheme)
+	case p.CacheSalt != "":
+		return promptError("CacheSalt", -1, "%v derives a seed from the namespace, which is not known here", h.opt.Scheme)
+	}
+	return h.checkPlain(p)
+}
+
 // DynamoSeed is the seed of Dynamo's block hashes.
 const DynamoSeed = 1337
