@@ -31,6 +31,7 @@ type result struct {
 
 var (
 	rounds = flag.Int("rounds", 15, "timings of each kind, alternating; the median counts")
+	runs   = flag.Int("runs", 1, "go through all so many times, and print the medians at the end")
 	only   = flag.String("run", "", "only benchmarks whose name matches this regular expression")
 	filter *regexp.Regexp
 )
@@ -40,6 +41,15 @@ func main() {
 	filter = regexp.MustCompile(*only)
 	runtime.GOMAXPROCS(1) // one core
 	runtime.LockOSThread()
+	for range *runs {
+		all()
+	}
+	if *runs > 1 {
+		printMedians()
+	}
+}
+
+func all() {
 	for _, tokens := range []int{1_000, 8_000, 100_000, 1_000_000} {
 		for _, block := range []int{16, 64, 256} {
 			ids := workload(tokens)
@@ -255,7 +265,32 @@ func report(bench string, blocks int, ours, floor func()) {
 		r.Ratio = round(r.NS / r.Floor)
 	}
 	r.NS, r.Floor = round(r.NS), round(r.Floor)
+	if *runs > 1 {
+		if results[bench] == nil {
+			order = append(order, bench)
+		}
+		results[bench] = append(results[bench], r)
+		return
+	}
 	check(json.NewEncoder(os.Stdout).Encode(r))
+}
+
+// What several runs gave, and the order of benchmarks.
+var (
+	results = map[string][]result{}
+	order   []string
+)
+
+func printMedians() {
+	for _, bench := range order {
+		var ns, floor, ratio []float64
+		for _, r := range results[bench] {
+			ns, floor, ratio = append(ns, r.NS), append(floor, r.Floor), append(ratio, r.Ratio)
+		}
+		r := results[bench][0]
+		r.NS, r.Floor, r.Ratio = median(ns), median(floor), median(ratio)
+		check(json.NewEncoder(os.Stdout).Encode(r))
+	}
 }
 
 func median(v []float64) float64 {
