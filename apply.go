@@ -23,6 +23,9 @@ type WorkerStats struct {
 	// as another block size or another hash; empty if nothing. Its prompts have no
 	// known match then.
 	Contradiction string
+	// Limitation says what the engine's release gets wrong in its events; empty for
+	// most.
+	Limitation string
 	// Unplaced blocks could not be given a content key, for want of their
 	// parent, tokens or positions. Always 0 in mode ByHash.
 	Unplaced uint64
@@ -77,7 +80,7 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 	var x radix.WorkerStats
 	err := a.onWorker(name, func(w *worker) error {
 		s = w.stats
-		s.Contradiction = w.contradicted()
+		s.Contradiction, s.Limitation = w.contradicted(), w.limitation()
 		x, _ = w.domain.index.WorkerStats(w.id)
 		return nil
 	})

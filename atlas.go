@@ -30,6 +30,9 @@ const (
 	ErrWorkerExists = constError("kvatlas: the name is taken by a worker of another description; remove it first")
 	// ErrUnknownWorker is returned when no worker of that name is registered.
 	ErrUnknownWorker = constError("kvatlas: no such worker")
+	// ErrUnsupported is returned for a worker whose engine can be hashed but not
+	// followed.
+	ErrUnsupported = constError("kvatlas: not supported")
 	// ErrBlockSize is returned when a worker's block size is not positive.
 	ErrBlockSize = constError("kvatlas: a worker needs a block size of at least 1 token")
 	// ErrNoWorkers is returned by Route when no worker is left to choose from.
@@ -155,6 +158,7 @@ type domainKey struct {
 	algorithm       blockhash.Algorithm
 	seed            blockhash.Seed
 	unit, lookahead int
+	eagle, dynamo   bool // SGLang: pages of pairs; events in "format": "dynamo"
 	content         bool
 	plainOnly       bool // content keys of plain prompts are to be trusted
 }
@@ -162,6 +166,7 @@ type domainKey struct {
 func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
 	return blockhash.New(blockhash.Options{
 		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed, MemoBytes: memoBytes,
+		EAGLE: k.eagle, DynamoEvents: k.dynamo,
 	})
 }
 

@@ -15,9 +15,10 @@ import (
 // match on it is unknown, with the reason, until it is added with the right
 // one. WorkerStats.Contradiction has the reason too.
 
-// watch makes the monitor of a worker matched by hash.
+// watch makes the monitor of a worker matched by hash. SGLang's format "dynamo" has
+// namespaces in the hash that no event tells of: nothing can be checked there.
 func (w *worker) watch() error {
-	if w.mode != ByHash {
+	if w.mode != ByHash || w.DynamoEvents {
 		return nil
 	}
 	var err error

@@ -115,6 +115,10 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 	dm.hashed = false
 	q := &dm.query
 	*q = radix.Query{Tokens: req.Prompt.Len(), Unit: d.key.unit, Workers: q.Workers[:0]}
+	if d.key.eagle {
+		q.Tokens-- // what its pages cover: n-1 pairs of n tokens
+	}
+	q.Tokens = max(q.Tokens, 0)
 	dm.at = dm.at[:0]
 	for i, w := range m.picked {
 		if w.domain == d {
@@ -153,8 +157,11 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 		if unknown == "" {
 			w.Unknown = m.picked[at].contradicted()
 		}
+		unseen := d.key.scheme.Engine() == sglang && !d.key.dynamo && req.Prompt.ExtraKey != ""
 		if w.WorkerMatch = dm.result.Workers[i]; w.Unknown != "" {
 			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: dm.none(len(w.Blocks))}
+		} else if unseen {
+			w.UpperBound = true // namespaces share hashes there
 		}
 	}
 	return nil

@@ -69,7 +69,7 @@ func (a *Atlas) Snapshot() Snapshot {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
 		if w.locked(func() (err error) {
 			ws.Events, ws.Prediction = w.stats, w.prediction
-			ws.Events.Contradiction = w.contradicted()
+			ws.Events.Contradiction, ws.Events.Limitation = w.contradicted(), w.limitation()
 			ws.Index, err = w.domain.index.WorkerStats(w.id)
 			return err
 		}) != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -20,7 +21,7 @@ import (
 type Worker struct {
 	// Name identifies the worker in every call.
 	Name string
-	// Engine is the engine's name; empty means "vllm".
+	// Engine is "vllm" (also if empty) or "sglang", from 0.4.8.
 	Engine string
 	// Release is the engine's release, such as "0.32.0".
 	Release string
@@ -30,8 +31,8 @@ type Worker struct {
 	// engine without PYTHONHASHSEED in its environment. Where that root is
 	// random the worker's blocks are known by content, see [ByContent].
 	Seed blockhash.Seed
-	// BlockSize is the number of tokens in a block: --block-size, times the
-	// decode context parallel size.
+	// BlockSize is the number of tokens in a block: --block-size (SGLang:
+	// --page-size), times the decode context parallel size.
 	BlockSize int
 	// Cache describes what else decides a hit: cache groups of hybrid models,
 	// EAGLE, offload connector, what repeated announcements mean. Release and,
@@ -39,6 +40,8 @@ type Worker struct {
 	// value is a model with full attention only.
 	Cache radix.ProfileOptions
 
+	// DynamoEvents says that SGLang publishes in "format": "dynamo" (from 0.5.22).
+	DynamoEvents bool
 	// PlainOnly declares that no request to this worker has a cache salt,
 	// multimodal items or prompt embeds. It is needed to match by content on
 	// releases whose events do not tell such blocks from plain ones (vLLM before
@@ -54,6 +57,17 @@ type Worker struct {
 	Rank       int32
 	Labels     []scoring.Label
 	Capability float64
+}
+
+const sglang = "sglang"
+
+// limitation names what an engine's release gets wrong in its events, so that no
+// consumer can be right; empty for most.
+func (w *Worker) limitation() string {
+	if w.Engine == sglang && strings.HasPrefix(w.Release, "0.5.6") {
+		return "SGLang 0.5.6 removes the pages of a node that it splits and does not announce them again: matches are too low"
+	}
+	return ""
 }
 
 // Mode is how a worker's blocks are told apart.
@@ -119,7 +133,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if w.Name == "" {
 		return ErrWorkerName
 	}
-	w.Engine = cmp.Or(w.Engine, "vllm")
+	w.Engine = strings.ToLower(cmp.Or(w.Engine, "vllm"))
 	profile, err := w.profile()
 	if err != nil {
 		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
@@ -182,6 +196,11 @@ func (w *Worker) profile() (*radix.Profile, error) {
 		return nil, fmt.Errorf("%w: got %d", ErrBlockSize, o.HashUnit)
 	}
 	w.Cache = o
+	if w.Engine == sglang {
+		// Its one rule: whole pages from the start, the last token left out. EAGLE
+		// is in the pages, not in the rule.
+		return radix.NewProfile(radix.ProfileOptions{HashUnit: o.HashUnit, Copies: o.Copies, Clear: o.Clear})
+	}
 	return radix.NewProfile(o)
 }
 
@@ -193,6 +212,15 @@ func (w *Worker) domainKey() (domainKey, error) {
 		return domainKey{}, err
 	}
 	key := domainKey{scheme: scheme, algorithm: w.Algorithm, seed: w.Seed, unit: w.Cache.HashUnit, lookahead: w.Cache.Lookahead}
+	if w.Engine == sglang {
+		if len(w.Cache.Groups) > 0 || w.Cache.Connector != radix.NoConnector {
+			return domainKey{}, fmt.Errorf("%w: cache groups and connectors of SGLang", ErrUnsupported)
+		}
+		if scheme.Through() == "0.4.7" {
+			return domainKey{}, fmt.Errorf("%w: SGLang before 0.4.8 announces whole nodes of its tree, not pages", ErrUnsupported)
+		}
+		key.eagle, key.dynamo = w.Cache.Eagle, w.DynamoEvents
+	}
 	_, err = key.hasher(0)
 	if errors.Is(err, blockhash.ErrRoot) && w.Seed == (blockhash.Seed{}) {
 		return domainKey{scheme: scheme, unit: key.unit, lookahead: key.lookahead, content: true, plainOnly: w.PlainOnly}, nil

@@ -147,6 +147,33 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
+// sglangBounds are the look-ups of SGLang's traces that its stream cannot tell
+// (testdata/sglang/README.md, "Match rates").
+var sglangBounds = map[string]int{
+	"0.5.4-page1": 1,                      // pages hashed without their prefix
+	"0.5.6-page1": 38, "0.5.6-page16": 38, // splits that are not announced again
+	"0.5.9-page16-namespaces": 22, "0.5.18-page16-namespaces": 7, "0.5.20-unified-page16-namespaces": 6,
+	"0.5.22-unified-page16-namespaces": 8, "0.5.23-unified-page16-namespaces": 6, // extra keys are in no hash
+	"0.5.23-unified-page1-swa": 5, // freed windows are not announced
+}
+
+func TestSGLang(t *testing.T) {
+	run(t, "sglang/hash/*.jsonl", func(name string, file []byte) *Result { return Hash(name, reader(file)) })
+	for _, pattern := range []string{"sglang/frames/*.jsonl", "sglang/truth/*.jsonl"} {
+		run(t, pattern, func(name string, file []byte) *Result { r, _ := Decode(name, reader(file)); return r })
+	}
+	for name, res := range run(t, "sglang/truth/0.5.*.jsonl", func(name string, file []byte) *Result { return Truth(name, reader(file)) }) {
+		config := strings.TrimSuffix(strings.TrimPrefix(name, "sglang/truth/"), ".jsonl")
+		require.Equal(t, sglangBounds[config], res.Bound, config)
+	}
+	// Before 0.4.8 events are whole nodes of the tree: refused by name.
+	for _, name := range golden.Files(t, "sglang/truth/0.4.*.jsonl") {
+		res := Truth(name, reader(golden.Read(t, name)))
+		require.Equal(t, 1, res.Failed)
+		require.Contains(t, res.Differences[0].Got, "whole nodes")
+	}
+}
+
 // TestHarmWithoutPlainOnly shows what the declaration guards against: told that
 // there are only plain prompts, which is not so, one of them is taken for one
 // that another tenant's salt brought in.

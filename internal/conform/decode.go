@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"slices"
@@ -148,6 +149,9 @@ func (st *decodeStats) describe(res *Result) {
 
 // messagesOf collects the messages of a file in either format.
 func messagesOf(file []byte) ([]message, error) {
+	if engineOf(file) == "sglang" && bytes.Contains(file, []byte("payload_b64")) {
+		return sglangMessages(file)
+	}
 	if isTrace(file) {
 		t, err := recording.ReadTrace(reader(file))
 		if err != nil {
@@ -170,7 +174,12 @@ func messagesOf(file []byte) ([]message, error) {
 		op := &s.Ops[i]
 		m := message{where: fmt.Sprintf("line %d", op.Line), frames: op.Frames, bare: op.Payload}
 		switch op.Op {
-		case "event":
+		case "event", "live":
+		case "replay":
+			for i, frames := range op.Replies {
+				out = append(out, message{where: fmt.Sprintf("%s, reply %d", m.where, i), frames: frames, reply: true})
+			}
+			continue
 		case "replay_reply", "replay_reply_after_second_send":
 			m.reply = true
 		default:

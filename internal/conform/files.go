@@ -18,3 +18,13 @@ func isTrace(file []byte) bool {
 	}
 	return json.Unmarshal(first, &h) == nil && h.Op == "" && h.Groups != nil
 }
+
+// engineOf reads the engine's name from a header.
+func engineOf(file []byte) string {
+	first, _, _ := bytes.Cut(file, []byte("\n"))
+	var h struct {
+		Engine string `json:"engine"`
+	}
+	_ = json.Unmarshal(first, &h) // no header, no engine: the reader of the format says so
+	return h.Engine
+}

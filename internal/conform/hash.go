@@ -17,7 +17,14 @@ import (
 // engine was asked for, in one shot, lazily, and as a prefix that is extended.
 func Hash(name string, r io.Reader) *Result {
 	const check = "hash"
-	f, err := recording.ReadHash(r)
+	file, err := io.ReadAll(r)
+	if err != nil {
+		return Broken(check, name, err)
+	}
+	if engineOf(file) == "sglang" {
+		return sglangHash(name, file)
+	}
+	f, err := recording.ReadHash(reader(file))
 	if err != nil {
 		return Broken(check, name, err)
 	}
@@ -240,3 +247,5 @@ func clip(tokens []int64) string {
 	}
 	return fmt.Sprint(tokens)
 }
+
+func loraNamed(name string) *blockhash.LoRA { return &blockhash.LoRA{Name: name} }

@@ -23,7 +23,14 @@ import (
 // every block's place).
 func Truth(name string, r io.Reader) *Result {
 	const check = "truth"
-	t, err := recording.ReadTrace(r)
+	file, err := io.ReadAll(r)
+	if err != nil {
+		return Broken(check, name, err)
+	}
+	if engineOf(file) == "sglang" {
+		return sglangTruth(name, file)
+	}
+	t, err := recording.ReadTrace(reader(file))
 	if err != nil {
 		return Broken(check, name, err)
 	}

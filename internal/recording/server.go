@@ -56,6 +56,10 @@ type SessionOp struct {
 	// PortOffset is the data-parallel rank whose port the message came from.
 	PortOffset int
 
+	// Replies are the messages of op "replay", which SGLang's recordings keep in
+	// one line.
+	Replies [][][]byte
+
 	// Op "replay_request": Start, and the frames sent. Socket is DEALER or REQ.
 	Socket, Label string
 	Start         json.RawMessage
@@ -122,6 +126,8 @@ func (r *ServerRequest) Cached() int {
 type sessionLine struct {
 	Op         string          `json:"op"`
 	Frames     []string        `json:"frames"`
+	Replies    [][]string      `json:"replies"`
+	Header     bool            `json:"header"`
 	Payload    string          `json:"payload_b64"`
 	Seq        int64           `json:"seq"`
 	Topic      string          `json:"topic"`
@@ -142,6 +148,9 @@ func ReadSession(r io.Reader) (*Session, error) {
 		var l sessionLine
 		if err := decode(line, &l); err != nil {
 			return err
+		}
+		if l.Header && n == 1 {
+			return nil
 		}
 		if l.Op == "" {
 			return errors.New(`want "op" on every line`)
@@ -167,6 +176,13 @@ func ReadSession(r io.Reader) (*Session, error) {
 		}
 		if op.Frames, op.Payload, err = frames(l); err != nil {
 			return err
+		}
+		for _, reply := range l.Replies {
+			frames, _, err := frames(sessionLine{Frames: reply})
+			if err != nil {
+				return err
+			}
+			op.Replies = append(op.Replies, frames)
 		}
 		s.Ops = append(s.Ops, op)
 		return nil
