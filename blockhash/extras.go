@@ -117,13 +117,19 @@ func (c *Chain) embeds(em *Embeds, start, end int) {
 		return
 	}
 	c.scratch = sha256.Sum256(rows)
+	c.embedsKey(c.scratch[:])
+}
+
+// embedsKey writes the digest of embeddings as a key.
+func (c *Chain) embedsKey(digest []byte) {
+	e := &c.enc
 	if !c.h.era.tagged {
-		e.bytes(c.scratch[:])
+		e.bytes(digest)
 		return
 	}
 	e.tuple(2)
 	e.tag(tagEmbeds)
-	e.bytes(c.scratch[:])
+	e.bytes(digest)
 	e.endTuple(2)
 }
 
