@@ -137,7 +137,7 @@ func (src *source) read() {
 		case errors.As(err, &loss):
 			src.do(func(now time.Time) {
 				src.dropped += loss.Messages
-				src.lastErr, src.lastErrAt = err, now
+				src.fault(now, "live messages dropped", err)
 				src.stream.Dropped(now)
 			})
 		default:
@@ -232,6 +232,7 @@ func (src *source) follow(now time.Time) {
 		if ok {
 			var ctx context.Context
 			ctx, src.abort = context.WithCancel(src.ctx)
+			src.log.Debug("replay asked", "from", want.From)
 			src.work.Go(func() { src.runReplay(ctx, want) })
 		}
 	}

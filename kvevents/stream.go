@@ -140,9 +140,12 @@ type Stream struct {
 	oldest   float64 // timestamp of the first batch of this publisher
 	replayed float64 // timestamp of the last batch applied from a replay
 	conn     uint64  // newest connection
+	lastConn uint64  // that of the last batch applied
 	// unsure: the connection was renewed since the last proof that the
-	// publisher is the one whose batches were applied.
+	// publisher is the one whose batches were applied. The last of them is
+	// proof; what was applied since then proves nothing.
 	unsure  bool
+	proof   uint64
 	behind  bool      // live messages were lost on our side
 	missing bool      // blocks may be held that we do not know
 	over    bool      // blocks may be known that are not held

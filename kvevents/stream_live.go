@@ -16,10 +16,7 @@ func (s *Stream) Connected(now time.Time, conn uint64) {
 	if s.o.Replay {
 		s.confirmAt = now.Add(s.o.ConnectTimeout)
 	}
-	if s.req.active {
-		return
-	}
-	if !s.started || s.unsure {
+	if !s.req.active && (!s.started || s.unsure || s.behind) {
 		s.ask(now)
 	}
 }
@@ -30,13 +27,31 @@ func (s *Stream) connect(conn uint64) {
 	}
 	renewed := s.conn != 0
 	s.conn = conn
-	if !renewed || !s.anchored {
+	if !renewed {
 		return
 	}
-	s.unsure = true
 	if s.req.active { // its answers may be those of another publisher
 		s.recover = s.recover || s.req.fresh
+		s.behind = true
 		s.endRequest()
+	}
+	if s.anchored {
+		s.doubt()
+	}
+}
+
+// doubt remembers that the next batch may be of another publisher.
+func (s *Stream) doubt() {
+	if !s.unsure {
+		s.unsure, s.proof = true, s.anchor
+	}
+}
+
+// crosses doubts when a batch came over a later connection than the one applied
+// before it.
+func (s *Stream) crosses(conn uint64) {
+	if s.anchored && s.lastConn != 0 && conn > s.lastConn {
+		s.doubt()
 	}
 }
 
@@ -53,7 +68,7 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 		// engine's clock was set back: the next replay tells.
 		s.stats.Duplicates++
 		if m.Seq >= s.next && s.anchored {
-			s.unsure = true
+			s.doubt()
 			if !s.req.active {
 				s.ask(now)
 			}
@@ -85,13 +100,15 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 		s.newest = at
 	}
 	if m.Seq == s.next && s.wait.empty() && !s.holds(now) {
-		s.apply(now, w)
 		s.req.sawLive = true
+		s.apply(now, w)
 		s.settle()
 		return
 	}
 	s.wait.add(w)
+	s.req.sawLive = true
 	s.advance(now, true, LossJoined)
+	s.req.sawLive = true
 	if len(s.wait.all) > s.o.PendingBatches || s.wait.bytes > s.o.PendingBytes {
 		s.fail(now, LossPending)
 	}
@@ -145,6 +162,9 @@ func (s *Stream) holds(now time.Time) bool {
 func (s *Stream) advance(now time.Time, ask bool, cause Cause) {
 	for !s.wait.empty() {
 		head := &s.wait.all[0]
+		if head.seq == s.next && head.time >= s.replayed {
+			s.crosses(head.conn)
+		}
 		switch {
 		case head.seq < s.next, head.time < s.replayed: // the latter is of a publisher that is gone
 			s.wait.pop()
@@ -179,9 +199,11 @@ func (s *Stream) causeOf(cause Cause) Cause {
 
 // apply decodes the next batch and passes it on.
 func (s *Stream) apply(now time.Time, w waiting) {
+	s.crosses(w.conn)
 	if !s.anchored {
 		s.oldest = w.time
 	}
+	s.lastConn = w.conn
 	s.prints.put(w.seq, w.payload)
 	s.next, s.anchor, s.anchored, s.started = w.seq+1, w.seq, true, true
 	if err := s.dec.Decode(w.payload, &s.b); err != nil {
@@ -263,7 +285,7 @@ func (s *Stream) restart() {
 	s.clear(ClearRestart)
 	s.prints = fingerprints{}
 	s.next, s.base, s.anchored, s.started = 0, 0, false, true
-	s.replayed = math.Inf(-1)
+	s.replayed, s.lastConn = math.Inf(-1), 0
 	s.unsure, s.missing, s.recover, s.tiers = false, false, false, false
 	s.behind = false
 }

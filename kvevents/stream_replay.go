@@ -19,14 +19,14 @@ type Request struct {
 type request struct {
 	Request
 	active bool
-	// verify: the first answer must be the anchor, as we know it.
+	// verify: the first answer must be the batch From, as we know it.
 	verify bool
 	// fresh: start over from what the engine keeps; what is known is cleared
 	// when the first answer shows that it reaches further back.
 	fresh    bool
 	hold     bool // even the next batch waits
 	answered bool // an answer came
-	sawLive  bool // a live batch came meanwhile
+	sawLive  bool // a live batch shows where it may end
 	progress bool // it filled something
 	deadline time.Time
 }
@@ -95,10 +95,12 @@ func (s *Stream) ask(now time.Time) {
 	switch {
 	case s.recover && s.started && (s.missing || s.over):
 		r.From, r.fresh = 0, true
-	case s.anchored && (s.unsure || s.o.VerifyGaps || s.conn == 0):
+	case s.anchored && s.unsure:
+		r.From, r.verify, r.hold = s.proof, true, true
+	case s.anchored && (s.o.VerifyGaps || s.conn == 0):
 		r.From, r.verify, r.hold = s.anchor, true, true
 	}
-	r.sawLive = !s.wait.empty()
+	r.sawLive = !s.wait.empty() && !s.behind // what waits is from before what was dropped
 	s.recover, s.behind = false, false
 	s.req = r
 }
@@ -166,6 +168,9 @@ func (s *Stream) Reply(now time.Time, id uint64, r Reply) {
 	if first && s.req.fresh && !s.startOver(now, r.Seq) {
 		return
 	}
+	if s.req.verify && r.Seq > s.req.From {
+		s.unverifiable(now, r.Seq)
+	}
 	if r.Seq < s.next {
 		s.repeated(now, r)
 		return
@@ -176,9 +181,6 @@ func (s *Stream) Reply(now time.Time, id uint64, r Reply) {
 		// publisher that died, and the new one answers.
 		s.otherPublisher(now, at)
 		return
-	}
-	if s.req.verify {
-		s.unverifiable(now, r.Seq)
 	}
 	s.fill(now, r, at, first)
 	s.settle()
@@ -192,7 +194,7 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 		at, _ := payloadTime(r.Payload)
 		s.otherPublisher(now, at)
 	case known && s.req.verify:
-		s.unsure, s.req.verify, s.req.hold = false, false, false
+		s.unsure, s.req.verify, s.req.hold, s.lastConn = false, false, false, s.conn
 		s.stats.Duplicates++
 		s.advance(now, false, LossReplayEnd)
 	default:
@@ -218,6 +220,7 @@ func (s *Stream) otherPublisher(now time.Time, at float64) {
 func (s *Stream) unverifiable(now time.Time, seq uint64) {
 	s.req.verify, s.req.hold = false, false
 	s.unsure = false // a loss covers it from here on
+	seq = max(seq, s.next)
 	s.lose(now, s.next, seq-1, LossIdentity)
 	s.next = seq
 }
@@ -258,7 +261,7 @@ func (s *Stream) fill(now time.Time, r Reply, at float64, first bool) {
 		s.apply(now, s.wait.pop())
 	}
 	s.skipTo(now, r.Seq, cause)
-	s.apply(now, waiting{seq: r.Seq, time: at, payload: r.Payload})
+	s.apply(now, waiting{seq: r.Seq, conn: s.conn, time: at, payload: r.Payload})
 	if s.replayed = at; at > s.newest {
 		s.newest = at
 	}
@@ -281,7 +284,6 @@ func (s *Stream) settle() {
 	if !s.req.active {
 		return
 	}
-	s.req.sawLive = s.req.sawLive || !s.wait.empty()
 	if s.req.sawLive && s.wait.empty() && !s.req.verify && !s.req.fresh {
 		s.backoff = 0
 		s.endRequest()

@@ -409,6 +409,41 @@ func TestSlowJoiner(t *testing.T) {
 	require.False(t, ok)
 }
 
+// TestDroppedHere: our own socket drops the last messages, while others wait
+// for a replay: that replay is not over when those have their turn.
+func TestDroppedHere(t *testing.T) {
+	r := joined(t, StreamOptions{Replay: true}, 0)
+	r.live(1, 2, 3)
+	r.wantReplay(1)
+	r.Dropped(r.now) // 4 and 5
+	r.replies(1, 1)
+	r.happened("1, 2, 3")
+	r.wantReplay(-1)
+	r.wantState(Degraded)
+	at, ok := r.Stream.Deadline()
+	require.True(t, ok)
+	require.False(t, at.After(r.now))
+	r.Tick(r.now)
+	r.wantReplay(4)
+	r.replies(1, 4, 5)
+	r.wantState(Syncing)
+	r.end()
+	r.happened("4, 5")
+	r.wantState(Live)
+
+	r.live(1, 7)
+	r.wantReplay(6)
+	r.Dropped(r.now)
+	r.Interrupted(r.now, r.req.ID)
+	r.happened("lost 6-6: replay failed, clear: batches lost, 7")
+
+	r = joined(t, StreamOptions{}, 0) // nobody to ask: the next message tells
+	r.Dropped(r.now)
+	r.wantState(Degraded)
+	r.live(1, 1)
+	r.wantState(Live)
+}
+
 func TestReplayFaults(t *testing.T) {
 	gap := func(policy LossPolicy) *rig {
 		r := joined(t, StreamOptions{Replay: true, OnLoss: policy}, 0, 1)

@@ -156,7 +156,7 @@ func caughtUp(t *testing.T, s *kvevents.Subscriber, f *fleet, worker string, ran
 		st = statusOf(s, worker, rank)
 		return st.Next == e.Seq() && st.State != kvevents.Syncing && st.State != kvevents.Cold
 	}) {
-		t.Fatalf("engine at %d, stream %+v, error %v", e.Seq(), st.Status, st.LastError)
+		t.Fatalf("engine at %d, stream %+v, %+v, error %v", e.Seq(), st.Status, st.Stats, st.LastError)
 	}
 	return st
 }
