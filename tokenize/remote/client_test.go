@@ -1,0 +1,318 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/tokenize"
+	"github.com/stretchr/testify/require"
+)
+
+type exchange struct {
+	Method, Path string
+	Request      json.RawMessage
+	Status       int
+	Response     json.RawMessage
+}
+
+func recorded(t *testing.T, file string) []exchange {
+	t.Helper()
+	var list []exchange
+	require.NoError(t, json.Unmarshal(golden.Read(t, file), &list))
+	return list
+}
+
+func newClient(t *testing.T, handler http.HandlerFunc, o Options) *Client {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	o.URL = server.URL + "/"
+	c, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// replay answers as the recorded engine did, to requests with equal JSON.
+func replay(t *testing.T, list []exchange) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var got any
+		if err := json.Unmarshal(body, &got); err != nil {
+			t.Errorf("%s: %v", r.URL, err)
+		}
+		for _, e := range list {
+			var want any
+			_ = json.Unmarshal(e.Request, &want)
+			if e.Method == r.Method && e.Path == r.URL.Path && reflect.DeepEqual(got, want) {
+				w.WriteHeader(e.Status)
+				_, _ = w.Write(e.Response)
+				return
+			}
+		}
+		http.Error(w, "not recorded", http.StatusTeapot)
+	}
+}
+
+func TestRecordedRender(t *testing.T) {
+	for _, file := range golden.Files(t, "vllm/server/*/*render.json") {
+		list := recorded(t, file)
+		c := newClient(t, replay(t, list), Options{})
+		asked := 0
+		for _, e := range list {
+			endpoint, ok := strings.CutSuffix(e.Path, "/render")
+			if !ok {
+				continue
+			}
+			r, err := tokenize.ParseRequest(endpoint, e.Request)
+			require.NoError(t, err)
+			got, err := c.Render(t.Context(), r)
+			asked++
+			if e.Status != http.StatusOK {
+				status, ok := errors.AsType[*StatusError](err)
+				require.True(t, ok, "%v", err)
+				require.Equal(t, e.Status, status.Status)
+				require.NotEmpty(t, status.Message)
+				require.False(t, IsUnavailable(err))
+				continue
+			}
+			require.NoError(t, err)
+			var want []struct {
+				TokenIDs []uint32 `json:"token_ids"`
+				Salt     string   `json:"cache_salt"`
+			}
+			response := e.Response
+			if response[0] != '[' {
+				response = []byte("[" + string(response) + "]")
+			}
+			require.NoError(t, json.Unmarshal(response, &want))
+			require.Len(t, got, len(want))
+			for i := range want {
+				require.Equal(t, want[i].TokenIDs, got[i].Tokens)
+				require.Equal(t, want[i].Salt, got[i].CacheSalt)
+				require.Equal(t, r.CacheSalt, got[i].CacheSalt)
+			}
+		}
+		require.NotZero(t, asked, file)
+	}
+}
+
+func TestRecordedTokenize(t *testing.T) {
+	for _, file := range golden.Files(t, "vllm/server/*/*tokenize.json") {
+		t.Run(path.Dir(file), func(t *testing.T) {
+			asked := 0
+			for _, e := range recorded(t, file) {
+				if e.Path != "/tokenize" {
+					continue
+				}
+				var q struct {
+					Model, Prompt string
+					Messages      json.RawMessage
+					AddSpecial    *bool `json:"add_special_tokens"`
+				}
+				require.NoError(t, json.Unmarshal(e.Request, &q))
+				// What this client sends has more fields; the answer is
+				// the recorded one.
+				c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(e.Status)
+					_, _ = w.Write(e.Response)
+				}, Options{})
+				var got []uint32
+				var err error
+				if q.Messages != nil {
+					r, perr := tokenize.ParseRequest("/v1/chat/completions", e.Request)
+					require.NoError(t, perr)
+					got, err = c.TokenizeChat(t.Context(), r)
+				} else {
+					got, err = c.Tokenize(t.Context(), q.Model, q.Prompt, q.AddSpecial == nil || *q.AddSpecial)
+				}
+				asked++
+				if e.Status != http.StatusOK {
+					require.Error(t, err)
+					continue
+				}
+				require.NoError(t, err)
+				var want struct{ Tokens []uint32 }
+				require.NoError(t, json.Unmarshal(e.Response, &want))
+				require.Equal(t, want.Tokens, got)
+			}
+			require.NotZero(t, asked)
+		})
+	}
+}
+
+// TestTokenizeChatFields is trial T134: nothing that changes the ids is left
+// out of what is asked.
+func TestTokenizeChatFields(t *testing.T) {
+	var asked map[string]any
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = nil
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		fmt.Fprint(w, `{"count":1,"tokens":[1]}`)
+	}, Options{Header: http.Header{"Authorization": {"Bearer x"}}})
+	r, err := tokenize.ParseRequest("/v1/chat/completions", []byte(`{"model":"m","messages":[{"role":"user","content":"<a>"}],"tools":[{"x":1}],`+
+		`"chat_template_kwargs":{"enable_thinking":false},"add_generation_prompt":false,"continue_final_message":true,"add_special_tokens":true}`))
+	require.NoError(t, err)
+	_, err = c.TokenizeChat(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{
+		"model": "m", "messages": []any{map[string]any{"role": "user", "content": "<a>"}}, "tools": []any{map[string]any{"x": 1.0}},
+		"chat_template_kwargs": map[string]any{"enable_thinking": false}, "add_generation_prompt": false, "continue_final_message": true,
+		"add_special_tokens": true,
+	}, asked)
+	for _, body := range []string{`"reasoning_effort":"low"`, `"documents":[{}]`, `"truncate_prompt_tokens":3`} {
+		r, err := tokenize.ParseRequest("/v1/chat/completions", []byte(`{"messages":[{"role":"user","content":"a"}],`+body+`}`))
+		require.NoError(t, err)
+		_, err = c.TokenizeChat(t.Context(), r)
+		require.ErrorIs(t, err, ErrNoRender)
+	}
+}
+
+func TestSingleFlight(t *testing.T) {
+	var asked atomic.Int32
+	release := make(chan struct{})
+	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		<-release
+		fmt.Fprint(w, `{"count":2,"tokens":[1,2]}`)
+	}, Options{Timeout: 30 * time.Second})
+	// One that gives up doesn't end it for the others.
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error)
+	go func() { _, err := c.Tokenize(ctx, "m", "x", true); gone <- err }()
+	for asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	require.ErrorIs(t, <-gone, context.Canceled)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			got, err := c.Tokenize(t.Context(), "m", "x", true)
+			if err != nil || len(got) != 2 {
+				t.Errorf("%v %v", got, err)
+			}
+		})
+	}
+	time.Sleep(20 * time.Millisecond)
+	close(release)
+	wg.Wait()
+	require.LessOrEqual(t, asked.Load(), int32(2)) // a late one may have found it done
+}
+
+func TestLimits(t *testing.T) {
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "completions") {
+			_, _ = io.Copy(io.Discard, r.Body) // else the server does not see the client go
+			<-r.Context().Done()
+			return
+		}
+		fmt.Fprint(w, `{"count":1,"tokens":[1],"x":"`+strings.Repeat("a", 1000)+`"}`)
+	}, Options{Timeout: 50 * time.Millisecond, MaxResponseBytes: 500})
+	_, err := c.Tokenize(t.Context(), "", "x", true)
+	require.ErrorIs(t, err, ErrResponseTooLarge)
+	r, err := tokenize.ParseRequest("/v1/completions", []byte(`{"prompt":"x"}`))
+	require.NoError(t, err)
+	_, err = c.Render(t.Context(), r)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.True(t, IsUnavailable(err))
+	r, err = tokenize.ParseRequest("/v1/embeddings", []byte(`{"input":"x"}`))
+	require.NoError(t, err)
+	_, err = c.Render(t.Context(), r)
+	require.ErrorIs(t, err, ErrNoRender)
+}
+
+func TestBadAnswers(t *testing.T) {
+	for _, answer := range []string{"", "x", "{}", `{"count":2,"tokens":[1]}`, `{"count":1,"tokens":[-1]}`} {
+		c := newClient(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }, Options{})
+		_, err := c.Tokenize(t.Context(), "", "x", true)
+		_, ok := errors.AsType[*AnswerError](err)
+		require.True(t, ok, "%q: %v", answer, err)
+	}
+	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"tokens":[1]}]`) }, Options{})
+	r, err := tokenize.ParseRequest("/v1/completions", []byte(`{"prompt":"x"}`))
+	require.NoError(t, err)
+	_, err = c.Render(t.Context(), r)
+	require.ErrorContains(t, err, "no token_ids")
+	for _, u := range []string{"", "10.0.0.7:8000", "ftp://x", "http://"} {
+		_, err := New(Options{URL: u})
+		require.Error(t, err, u)
+	}
+}
+
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{most: 3, pause: time.Second}
+		for range 3 {
+			require.True(t, b.allow())
+			b.record(false)
+		}
+		require.False(t, b.allow())
+		time.Sleep(time.Second)
+		require.True(t, b.allow()) // one tries
+		require.False(t, b.allow())
+		b.record(false)
+		require.False(t, b.allow())
+		time.Sleep(time.Second)
+		require.True(t, b.allow())
+		b.record(true)
+		require.True(t, b.allow())
+		require.True(t, b.allow())
+	})
+}
+
+func TestBreakerOpens(t *testing.T) {
+	var asked atomic.Int32
+	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		http.Error(w, "down", http.StatusBadGateway)
+	}, Options{Failures: 2, Pause: time.Hour})
+	for range 2 {
+		_, err := c.Tokenize(t.Context(), "", "x", true)
+		require.True(t, IsUnavailable(err))
+		require.NotErrorIs(t, err, ErrOpen)
+	}
+	_, err := c.Tokenize(t.Context(), "", "x", true)
+	require.ErrorIs(t, err, ErrOpen)
+	require.True(t, c.Open())
+	require.Equal(t, int32(2), asked.Load())
+}
+
+// TestVerify finds an engine whose tokenizer is another one.
+func TestVerify(t *testing.T) {
+	load := func(name string) *tokenize.Tokenizer {
+		tok, err := tokenize.Load(golden.Read(t, name), tokenize.Options{})
+		require.NoError(t, err)
+		return tok
+	}
+	engine := load("tokenize/tokenizers/mistral-v3.json")
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		var q struct {
+			Prompt  string
+			Special bool `json:"add_special_tokens"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&q)
+		ids, _ := engine.AppendIDs([]uint32{}, q.Prompt, tokenize.EncodeOptions{AddSpecialTokens: q.Special})
+		_ = json.NewEncoder(w).Encode(map[string]any{"count": len(ids), "tokens": ids})
+	}, Options{})
+	require.NoError(t, c.Verify(t.Context(), "m", engine))
+	err := c.Verify(t.Context(), "m", load("tokenize/tokenizers/mistral-v3-first.json"))
+	mismatch, ok := errors.AsType[*MismatchError](err)
+	require.True(t, ok, "%v", err)
+	require.NotEqual(t, mismatch.Ours, mismatch.Theirs)
+	require.NoError(t, c.Verify(t.Context(), "m", load("tokenize/tokenizers/mistral-v3-first.json"), "plain"))
+}
