@@ -246,8 +246,10 @@ func (c *Chain) release() {
 	c.span.reset()
 	clear(c.enc.few[:cap(c.enc.few)])
 	clear(c.enc.many)
-	if cap(c.enc.buf) > maxPooledBuffer {
-		c.enc.buf = nil
+	for _, buf := range [...]*[]byte{&c.enc.buf, &c.scratchText, (*[]byte)(&c.span.buf)} {
+		if cap(*buf) > maxPooledBuffer {
+			*buf = nil
+		}
 	}
 }
 

@@ -19,7 +19,8 @@ type Options struct {
 	// Lookahead is the number of tokens past a block that its hash covers too
 	// (vLLM 0.33 with a multi-token draft model). Default 0: none.
 	Lookahead int
-	// Seed says what the root is made of. Default: PYTHONHASHSEED unset.
+	// Seed says what the root is made of. Default: PYTHONHASHSEED unset. Only
+	// vLLM and LMCache have one.
 	Seed Seed
 	// SharedObjects says that equal strings of one prompt are one Python
 	// object, which pickle writes as a back reference. In a served engine they

@@ -31,29 +31,28 @@ type cborToken struct {
 	size  uint8
 }
 
-var (
-	pickleTokens [64]pickleToken // 33 used; 64 so that an index below 64 needs no check
-	cborTokens   [64]cborToken
-)
+// 33 entries are used; 64 make checks of an index below 64 unnecessary.
+var pickleTokens, cborTokens = tokenTables()
 
-func init() {
+func tokenTables() (pickle [64]pickleToken, cbor [64]cborToken) {
 	for n := range 33 {
 		switch {
 		case n <= 8:
-			pickleTokens[n] = pickleToken{opInt1, 8, 2}
-			cborTokens[n] = cborToken{cborUint | 24, 24, 8, 2}
+			pickle[n] = pickleToken{opInt1, 8, 2}
+			cbor[n] = cborToken{cborUint | 24, 24, 8, 2}
 		case n <= 16:
-			pickleTokens[n] = pickleToken{opInt2, 8, 3}
-			cborTokens[n] = cborToken{cborUint | 25, 16, 8, 3}
+			pickle[n] = pickleToken{opInt2, 8, 3}
+			cbor[n] = cborToken{cborUint | 25, 16, 8, 3}
 		case n <= 31:
-			pickleTokens[n] = pickleToken{opInt4, 8, 5}
-			cborTokens[n] = cborToken{cborUint | 26, 0, 8, 5}
+			pickle[n] = pickleToken{opInt4, 8, 5}
+			cbor[n] = cborToken{cborUint | 26, 0, 8, 5}
 		default: // would be negative as int32: a long of five bytes
-			pickleTokens[n] = pickleToken{opLong1 | 5<<8, 16, 7}
-			cborTokens[n] = cborToken{cborUint | 26, 0, 8, 5}
+			pickle[n] = pickleToken{opLong1 | 5<<8, 16, 7}
+			cbor[n] = cborToken{cborUint | 26, 0, 8, 5}
 		}
 	}
-	cborTokens[0] = cborToken{0, 24, 0, 1} // ids below 24, see cborInts
+	cbor[0] = cborToken{0, 24, 0, 1} // ids below 24, see cborInts
+	return pickle, cbor
 }
 
 // tokens writes ids as items of a tuple.
