@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/recording"
@@ -206,11 +207,24 @@ func sameDigests(h *blockhash.Hasher, c *recording.HashCase, want recording.Hash
 		if g := hex.EncodeToString(got[i*size : (i+1)*size]); g != w {
 			return &Difference{
 				Where: fmt.Sprintf(", block %d", i), Want: w, Got: g,
-				About: fmt.Sprintf("block size %d, tokens %v, extra keys %s", c.BlockSize, clip(c.Tokens[i*c.BlockSize:]), c.ExtraKeys),
+				About: about(h, c, i),
 			}
 		}
 	}
 	return nil
+}
+
+// about says what was hashed for a block, ours byte by byte, and what the engine
+// says it put in.
+func about(h *blockhash.Hasher, c *recording.HashCase, block int) string {
+	text := fmt.Sprintf("block size %d, tokens %v", c.BlockSize, clip(c.Tokens[block*c.BlockSize:]))
+	if c.ExtraKeys != nil {
+		text += fmt.Sprintf(", the engine's extra keys %s", c.ExtraKeys)
+	}
+	if x, err := h.Explain(prompt(c), block); err == nil {
+		text += "\n" + strings.TrimRight(x.String(), "\n")
+	}
+	return text
 }
 
 func sameKeys(want recording.HashResult, got []uint64, err error, how string) *Difference {

@@ -3,6 +3,7 @@ package conform
 import (
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Result is what came of one file.
@@ -76,7 +77,7 @@ func (r *Result) Print(w io.Writer) {
 	for _, d := range r.Differences {
 		fmt.Fprintf(w, "     %s\n       want %s\n       got  %s\n", d.Where, d.Want, d.Got)
 		if d.About != "" {
-			fmt.Fprintf(w, "       of   %s\n", d.About)
+			fmt.Fprintf(w, "       of   %s\n", strings.ReplaceAll(d.About, "\n", "\n            "))
 		}
 	}
 	if n := r.Failed - len(r.Differences); n > 0 {
