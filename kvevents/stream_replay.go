@@ -97,7 +97,8 @@ func (s *Stream) ask(now time.Time) {
 		r.From, r.fresh = 0, true
 	case s.anchored && s.unsure:
 		r.From, r.verify, r.hold = s.proof, true, true
-	case s.anchored && (s.o.VerifyGaps || s.conn == 0):
+	case s.anchored && (s.o.VerifyGaps || s.conn == 0 || s.behind || s.wait.empty()):
+		// Nor is there a live batch behind the answers that would tell.
 		r.From, r.verify, r.hold = s.anchor, true, true
 	}
 	r.sawLive = !s.wait.empty() && !s.behind // what waits is from before what was dropped
