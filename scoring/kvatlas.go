@@ -30,9 +30,10 @@ type KVAtlasOptions struct {
 	// they are writing.
 	RequestTime time.Duration
 	// Explore is the share of requests that go to the least busy worker
-	// whatever its cache, so that idle and fresh workers warm up also on hot
-	// prefixes; 0 means 0.01, negative is off. A user sees one request in a
-	// hundred wait for a prompt that was cached elsewhere.
+	// whatever its cache, while it has less than an eighth of the mean load:
+	// so that idle and fresh workers warm up also on hot prefixes. 0 means 0.05,
+	// negative is off. A user sees, while a worker idles, one request in
+	// twenty wait for a prompt that was cached elsewhere.
 	Explore float64
 	// Tolerance is how much longer a predicted time may be and still count as
 	// equal, relative to the best, among workers with as much of the prompt
@@ -116,7 +117,7 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	for _, k := range []struct {
 		v        *float64
 		fallback float64
-	}{{&o.Work, 3}, {&o.Explore, 0.01}, {&o.Tolerance, 0.05}} {
+	}{{&o.Work, 3}, {&o.Explore, 0.05}, {&o.Tolerance, 0.05}} {
 		*k.v = max(0, orDefault(*k.v, k.fallback))
 	}
 	if o.Explore > 1 {
@@ -287,7 +288,9 @@ type atlasPicker struct{ k *KVAtlas }
 
 func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Random) int {
 	if p.k.o.Explore > 0 && len(candidates) > 1 && random.Float64() < p.k.o.Explore {
-		return idlest(candidates, random)
+		if i, ok := idlest(candidates, random); ok {
+			return i
+		}
 	}
 	best := 0
 	ties := 1
@@ -316,12 +319,13 @@ func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Rand
 	return chosen
 }
 
-// idlest returns the candidate with the fewest requests, at random among equals.
-func idlest(candidates []*Candidate, random Random) int {
-	unknown := mean(Requests, candidates)
+// idlest returns the candidate with the fewest requests, at random among equals,
+// if that is less than an eighth of the mean.
+func idlest(candidates []*Candidate, random Random) (int, bool) {
+	average := mean(Requests, candidates)
 	chosen, least, n := 0, math.Inf(1), 0
 	for i, c := range candidates {
-		load := c.Load.Requests.Or(unknown)
+		load := c.Load.Requests.Or(average)
 		switch {
 		case load < least:
 			chosen, least, n = i, load, 1
@@ -331,5 +335,5 @@ func idlest(candidates []*Candidate, random Random) int {
 			}
 		}
 	}
-	return chosen
+	return chosen, least < average/8
 }

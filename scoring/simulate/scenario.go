@@ -24,13 +24,13 @@ type Scenario struct {
 // fail, and loads that people have.
 func Scenarios() []Scenario {
 	return []Scenario{
-		{"hotspot", "six requests in ten share one prompt of 8,192 tokens, the rest 100 others by Zipf", []float64{0.6, 1, 1.3}, nil, hotspot},
-		{"fresh", "tenants by Zipf; a ninth worker joins after 60 s", []float64{0.6, 1, 1.3}, func(c *Config) { c.Joins = []float64{60} }, zipf},
-		{"unique", "prompts of 1,024 to 12,288 tokens that share nothing", []float64{0.6, 1, 1.3}, nil, unique},
-		{"burst", "32 siblings of a new prompt of 8,192 tokens within 50 ms, every 4 s, over unique prompts", []float64{0.6, 1, 1.3}, nil, burst},
-		{"zipf", "400 tenants by Zipf with system prompts of 2,048 to 16,384 tokens and questions of 128 to 1,024", []float64{0.6, 1, 1.3}, nil, zipf},
-		{"agents", "agents whose context grows by 256 to 2,048 tokens a turn, with branches of two to four", []float64{0.6, 1, 1.3}, nil, agents},
-		{"bestofn", "eight samples of each prompt at once", []float64{0.6, 1, 1.3}, nil, bestOfN},
+		{"hotspot", "six requests in ten share one prompt of 8,192 tokens, the rest 100 others by Zipf", []float64{0.8, 1.2, 1.5}, nil, hotspot},
+		{"fresh", "tenants by Zipf; a ninth worker joins after 60 s", []float64{0.8, 1, 1.2}, func(c *Config) { c.Joins = []float64{60} }, zipf},
+		{"unique", "prompts of 1,024 to 12,288 tokens that share nothing", []float64{0.8, 1, 1.2}, nil, unique},
+		{"burst", "32 siblings of a new prompt of 8,192 tokens within 50 ms, every 4 s, over unique prompts", []float64{1, 2, 2.5}, nil, burst},
+		{"zipf", "400 tenants by Zipf with system prompts of 2,048 to 16,384 tokens and questions of 128 to 1,024", []float64{0.8, 1, 1.2}, nil, zipf},
+		{"agents", "agents whose context grows by 256 to 2,048 tokens a turn, with branches of two to four", []float64{1, 1.4, 1.8}, nil, agents},
+		{"bestofn", "eight samples of each prompt at once", []float64{0.4, 0.7, 0.9}, nil, bestOfN},
 	}
 }
 

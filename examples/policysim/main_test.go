@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestJSONLines(t *testing.T) {
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "mine.jsonl")
+	require.NoError(t, os.WriteFile(trace, []byte(`{"timestamp":0,"input_length":40,"output_length":3,"hash_ids":[1,2]}
+{"timestamp":900,"input_length":40,"output_length":3,"hash_ids":[1,2]}
+`), 0o600))
+	config := filepath.Join(dir, "config.json")
+	require.NoError(t, os.WriteFile(config, []byte(`{"policies":"kvatlas,random","seeds":"1,2","block":16,"json":true,"workers":3}`), 0o600))
+	var out bytes.Buffer
+	require.NoError(t, run([]string{"-config", config, "-trace", trace, "-seeds", "7", "-svg", dir}, &out, io.Discard))
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	require.Len(t, lines, 2, "the flag wins over the file")
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(lines[0]), &got))
+	for _, field := range []string{"scenario", "policy", "seed", "load", "goodput", "ttft_p50_ms", "ttft_p99_ms", "hit_rate", "load_max_over_mean", "prefill_tokens_computed"} {
+		require.Contains(t, got, field)
+	}
+	require.Equal(t, "mine", got["scenario"])
+	require.Equal(t, "kvatlas", got["policy"])
+	require.EqualValues(t, 7, got["seed"])
+	require.EqualValues(t, 0.4, got["hit_rate"])
+	svg, err := os.ReadFile(filepath.Join(dir, "mine.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(svg), "</svg>")
+
+	out.Reset()
+	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random"}, &out, io.Discard))
+	require.Contains(t, out.String(), "goodput/s")
+	log := filepath.Join(dir, "server.log")
+	require.NoError(t, os.WriteFile(log, []byte("INFO 09-14 10:00:02 Received request a: max_tokens=4, prompt_token_ids: [1, 2, 3]\n"), 0o600))
+	out.Reset()
+	require.NoError(t, run([]string{"-vllm-log", log, "-block", "2"}, &out, io.Discard))
+	require.Contains(t, out.String(), `"input_length":3,"output_length":4`)
+}
+
+func TestRefuses(t *testing.T) {
+	for _, args := range [][]string{{"-scenario", "none"}, {"-policies", "none", "-scenario", "burst"}, {"-seeds", "x"}, {"-loads", "-1"}, {"word"},
+		{"-trace", "/does/not/exist"}, {"-config", "/does/not/exist"}, {"-traces", "/does/not/exist", "-scenario", "synthetic"}, {"-bad"}} {
+		require.Error(t, run(args, io.Discard, io.Discard), args)
+	}
+}
