@@ -138,7 +138,8 @@ type Stream struct {
 	prints   fingerprints
 	newest   float64 // timestamp of the newest batch
 	oldest   float64 // timestamp of the first batch of this publisher
-	replayed float64 // timestamp of the last batch applied from a replay
+	lastTime float64 // timestamp of the last batch applied
+	replayed float64 // live batches before this time are known, or of a dead publisher
 	conn     uint64  // newest connection
 	lastConn uint64  // that of the last batch applied
 	// unsure: the connection was renewed since the last proof that the
@@ -177,7 +178,7 @@ func NewStream(o StreamOptions, sink Sink) (*Stream, error) {
 	if sink == nil {
 		return nil, constError("kvevents: NewStream needs a Sink")
 	}
-	return &Stream{o: o, sink: sink, dec: Decoder{Limits: o.Limits}, newest: math.Inf(-1), replayed: math.Inf(-1)}, nil
+	return &Stream{o: o, sink: sink, dec: Decoder{Limits: o.Limits}, newest: math.Inf(-1), lastTime: math.Inf(-1), replayed: math.Inf(-1)}, nil
 }
 
 // Status is a stream's knowledge of itself.

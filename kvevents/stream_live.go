@@ -67,8 +67,12 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 		// Known from a replay, or left over from a publisher that is gone. Or the
 		// engine's clock was set back: the next replay tells.
 		s.stats.Duplicates++
-		if m.Seq >= s.next && s.anchored {
-			s.doubt()
+		if m.Seq >= s.next {
+			if s.anchored {
+				s.doubt()
+			} else {
+				s.behind = s.o.Replay
+			}
 			if !s.req.active {
 				s.ask(now)
 			}
@@ -82,7 +86,11 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 	if m.Seq < s.tail() {
 		switch {
 		case s.fromAnother(w):
-			s.restart()
+			floor := s.lastTime
+			if w.time < floor { // its clock is behind
+				floor = math.Inf(-1)
+			}
+			s.restart(floor)
 			s.wait.drop(func(waiting) bool { return true })
 		case m.Seq < s.next:
 			s.stats.Duplicates++
@@ -204,6 +212,9 @@ func (s *Stream) apply(now time.Time, w waiting) {
 		s.oldest = w.time
 	}
 	s.lastConn = w.conn
+	if w.time == w.time { // not NaN
+		s.lastTime = w.time
+	}
 	s.prints.put(w.seq, w.payload)
 	s.next, s.anchor, s.anchored, s.started = w.seq+1, w.seq, true, true
 	if err := s.dec.Decode(w.payload, &s.b); err != nil {
@@ -278,14 +289,14 @@ func (s *Stream) clear(c ClearCause) {
 }
 
 // restart makes the stream that of a new publisher: nothing applied, sequence
-// from 0, nothing unknown.
-func (s *Stream) restart() {
+// from 0, nothing unknown. Live batches before the time floor are of the old.
+func (s *Stream) restart(floor float64) {
 	s.stats.Restarts++
 	s.endRequest()
 	s.clear(ClearRestart)
 	s.prints = fingerprints{}
 	s.next, s.base, s.anchored, s.started = 0, 0, false, true
-	s.replayed, s.lastConn = math.Inf(-1), 0
+	s.replayed, s.lastConn = floor, 0
 	s.unsure, s.missing, s.recover, s.tiers = false, false, false, false
 	s.behind = false
 }
@@ -299,7 +310,7 @@ func (s *Stream) Restarted(now time.Time, at float64) {
 		return
 	}
 	s.wait.drop(func(w waiting) bool { return w.time < at })
-	s.restart()
+	s.restart(at)
 	if s.mayAsk(now) {
 		s.ask(now)
 	}

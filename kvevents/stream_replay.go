@@ -1,7 +1,6 @@
 package kvevents
 
 import (
-	"math"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -208,8 +207,8 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 // connections before the newest, are of the dead one.
 func (s *Stream) otherPublisher(now time.Time, at float64) {
 	s.wait.drop(func(w waiting) bool { return w.time < at || w.conn < s.conn })
-	s.restart()
-	if s.replayed = at; at > s.newest {
+	s.restart(at)
+	if at > s.newest {
 		s.newest = at
 	}
 	s.ask(now)
@@ -296,7 +295,7 @@ func (s *Stream) end(now time.Time) {
 	r := s.req
 	if r.verify || r.fresh && s.anchored {
 		// It has less than the batch we know, so it is not the one we know.
-		s.otherPublisher(now, math.Inf(-1))
+		s.otherPublisher(now, s.lastTime)
 		return
 	}
 	s.endRequest()

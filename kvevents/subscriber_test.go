@@ -766,3 +766,45 @@ func TestHostilePublisher(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.HeapAlloc, before.HeapAlloc+64<<20)
 }
+
+// TestTrialT155 is the stream's part: pages of one token, with branches, from
+// an engine of SGLang; every page is known under its own hash.
+func TestTrialT155PagesOfOneToken(t *testing.T) {
+	e := engineOf(t, kveventstest.Options{Engine: "sglang", Release: "0.5.23", BlockSize: 1, Replay: true})
+	f := &fleet{}
+	s := subscribe(t, f, kvevents.SubscriberOptions{})
+	require.NoError(t, s.Add(targetOf("a", e)))
+	require.NoError(t, e.WaitSubscribed(ctxOf(t), 1))
+	tokens := make([]uint32, 64)
+	for i := range tokens {
+		tokens[i] = uint32(i)
+	}
+	branch := append(append([]uint32{}, tokens[:40]...), 7, 7, 7, 7)
+	e.Serve(tokens)
+	e.Serve(branch)
+	caughtUp(t, s, f, "a", 0, e)
+	held := f.of("a", 0)
+	require.Equal(t, e.Held(), held)
+	for _, prompt := range [][]uint32{tokens, branch} {
+		for i, h := range e.Hashes(prompt) {
+			require.Positive(t, held[kveventstest.Block{Medium: "GPU", Hash: h}], "page %d", i)
+		}
+	}
+}
+
+// TestTrialT158: a worker registered as SGLang that stays silent while requests
+// flow is called silent and cold, not healthy with an empty cache.
+func TestTrialT158SilentSGLang(t *testing.T) {
+	e := engineOf(t, kveventstest.Options{Engine: "sglang", Release: "0.5.20"})
+	e.Inject(kveventstest.Drop, 1<<30) // it publishes nothing
+	f := &fleet{}
+	s := subscribe(t, f, kvevents.SubscriberOptions{SilentAfter: 50 * time.Millisecond})
+	require.NoError(t, s.Add(targetOf("a", e)))
+	require.NoError(t, e.WaitSubscribed(ctxOf(t), 1))
+	traffic(e, rand.New(rand.NewPCG(13, 13)), 20)
+	require.True(t, waitFor(func() bool { return statusOf(s, "a", 0).Silent }))
+	st := statusOf(s, "a", 0)
+	require.True(t, st.Connected)
+	require.Equal(t, kvevents.Cold, st.State)
+	require.True(t, st.LastArrival.IsZero())
+}
