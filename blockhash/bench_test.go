@@ -43,7 +43,7 @@ func BenchmarkEncode(b *testing.B) {
 			pass := func() {
 				total = 0
 				for i := range h.Blocks(p.Len()) {
-					total += len(c.message(i * 16))
+					total += len(c.encode(i * 16))
 				}
 			}
 			pass()

@@ -3,6 +3,7 @@ package blockhash
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -170,4 +171,31 @@ func TestMemoConcurrentSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestMemoMemory: what MemoStats calls memory is what the heap grows by.
+func TestMemoMemory(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	for _, a := range []Algorithm{SHA256, XXHash} {
+		h := mustNew(t, Options{Scheme: mustScheme(t, "0.31.0"), Algorithm: a, BlockSize: 8, Seed: SeedText("0"), MemoBytes: 16 << 20})
+		p := &Prompt{Tokens: make([]uint32, 8*MemoSpan*500)}
+		keySink, _ = h.AppendKeys(keySink[:0], p)
+		before := heap() - h.MemoStats().Bytes
+		for i := range 40 {
+			p.Tokens[0] = uint32(i + 1)
+			keySink, _ = h.AppendKeys(keySink[:0], p)
+		}
+		grown, said := heap()-before, h.MemoStats().Bytes
+		require.Greater(t, said, int64(15<<20))
+		require.InEpsilon(t, said, grown, 0.2, "%v: grown %d, said %d", a, grown, said)
+		runtime.KeepAlive(h)
+	}
 }
