@@ -172,27 +172,3 @@ func TestRefusals(t *testing.T) {
 		require.ErrorContains(t, s.Add("a", u), "not a URL", u)
 	}
 }
-
-// BenchmarkIdle is the processor time of polling 100 engines once: with a period
-// of 1 s it is the share of a core times 10 ms. The servers run in the same
-// process and are part of it.
-func BenchmarkIdle(b *testing.B) {
-	page := pages(b)["../../testdata/vllm/server/0.32.0/metrics-after.txt.gz"]
-	e := newEngine(b, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
-	done := make(chan struct{}, 1000)
-	s := newScraper(b, Options{Period: 200 * time.Millisecond, Timeout: 5 * time.Second, Updated: func(_ string, _ *Page, err error) {
-		if err != nil {
-			b.Error(err)
-		}
-		select {
-		case done <- struct{}{}:
-		default:
-		}
-	}})
-	for i := range 100 {
-		require.NoError(b, s.Add(fmt.Sprint(i), e.URL))
-	}
-	for b.Loop() {
-		<-done
-	}
-}
