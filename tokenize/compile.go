@@ -36,7 +36,42 @@ func (t *Tokenizer) compileModel(f *file, s *scanner) error {
 		return err
 	}
 	t.findWords(f, texts)
+	t.measure(f, special, texts)
 	return nil
+}
+
+// measure keeps how many bytes of prepared text each token stands for, when
+// every byte of it is part of a token and no token is ambiguous.
+func (t *Tokenizer) measure(f *file, substitute map[uint32]bool, made []string) {
+	m := &t.model
+	if m.unknown != noToken {
+		return
+	}
+	if m.bytes {
+		for _, id := range m.ascii {
+			if id == noToken {
+				return
+			}
+		}
+	} else if m.fallback == nil {
+		return
+	}
+	lengths := make([]uint16, len(made))
+	for token, id := range f.tokens {
+		n := 0
+		if substitute[id] {
+			if n = 1; made[id] != "" {
+				return
+			}
+		} else if text, ok := t.plain(nil, token); ok {
+			n = len(text)
+		}
+		if n > 1<<16-1 {
+			return
+		}
+		lengths[id] = uint16(n)
+	}
+	t.lengths = lengths
 }
 
 // characters fills the tokens of single bytes or characters.

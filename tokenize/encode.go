@@ -132,26 +132,36 @@ func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
 	}
 }
 
-// pretokenize splits text, in which no added token stands, into pieces.
+// pretokenize prepares text, in which no added token stands, and encodes it.
 func (s *state) pretokenize(dst []uint32, text string, first bool) []uint32 {
 	if text == "" {
 		return dst
 	}
 	p := &s.t.pre
 	if p.marks && strings.Contains(text, spaceMark) {
-		op := normOp{kind: normReplace, old: spaceMark, new: " "}
-		s.marks = op.appendTo(s.marks[:0], s.t.u, text, nil)
+		s.marks = marksToSpaces.appendTo(s.marks[:0], s.t.u, text, nil)
 		text = view(s.marks)
 	}
-	if p.prefix != prefixNever && text[0] != ' ' && (first || p.prefix == prefixAlways) {
+	if p.needsPrefix(text, first) {
 		s.prefix = append(append(s.prefix[:0], ' '), text...)
 		text = view(s.prefix)
 	}
-	if p.bytes {
-		return s.split(dst, text, p.levels)
+	return s.pieces(dst, text)
+}
+
+var marksToSpaces = normOp{kind: normReplace, old: spaceMark, new: " "}
+
+func (p *pretokenizer) needsPrefix(text string, first bool) bool {
+	return p.prefix != prefixNever && text[0] != ' ' && (first || p.prefix == prefixAlways)
+}
+
+// pieces splits prepared text into pieces and encodes them.
+func (s *state) pieces(dst []uint32, text string) []uint32 {
+	if s.t.pre.bytes {
+		return s.split(dst, text, s.t.pre.levels)
 	}
 	for i := 0; i < len(text); {
-		end := s.t.cuts.next(text, i, p.words)
+		end := s.t.cuts.next(text, i, s.t.pre.words)
 		dst = s.piece(dst, text[i:end])
 		i = end
 	}

@@ -58,6 +58,7 @@ type Tokenizer struct {
 	// neighbours says that some token of raw has lstrip, rstrip or
 	// single_word.
 	neighbours bool
+	lengths    []uint16 // by id: bytes of prepared text; nil without offsets
 	idle       chan *state
 }
 

@@ -4,12 +4,15 @@
     pip install tokenizers==0.22.0
     random_texts.py pools OUT_DIR
     random_texts.py ids TOKENIZER_DIR OUT_DIR [NAME ...]
+    random_texts.py offsets TOKENIZER_DIR OUT_DIR [NAME ...]
     random_texts.py variants TOKENIZER_DIR OUT_DIR
 
 The first writes OUT_DIR/pools.json: what texts are made of. A text is made from its number alone, by make() here and by
 its twin in Go, so the texts themselves need not be kept. The second writes OUT_DIR/NAME.txt, one line a text: the first
 four bytes of the SHA-256 of its ids (little-endian, 32 bits each), as hex. Even texts have special tokens added. The
-third does the same for the tokenizers of variants.json: each is a tokenizer of TOKENIZER_DIR with fields replaced.
+third writes OUT_DIR/offsets-NAME.txt, the same of the offsets (start and end in bytes, without special tokens added and
+without the trimming of the post-processor), or "-" where the normalizer joins, splits or moves characters. The
+fourth writes ids for the tokenizers of variants.json: each is a tokenizer of TOKENIZER_DIR with fields replaced.
 """
 
 import gzip
@@ -109,6 +112,27 @@ def write_digests(config, texts, target):
             f.write(hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).hexdigest()[:8] + "\n")
 
 
+def write_offsets(config, texts, target):
+    import tokenizers
+
+    config["post_processor"] = None
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(config))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    kind = (config["normalizer"] or {}).get("type")
+    form = getattr(tokenizers.normalizers, kind)() if kind in ("NFC", "NFKC") else None
+    with open(target, "w") as f:
+        for text in texts:
+            if form and form.normalize_str(text) != text:
+                f.write("-\n")
+                continue
+            at = [0]
+            for c in text:
+                at.append(at[-1] + len(c.encode()))
+            places = [at[p] for o in tokenizer.encode(text, add_special_tokens=False).offsets for p in o]
+            f.write(hashlib.sha256(struct.pack(f"<{len(places)}I", *places)).hexdigest()[:8] + "\n")
+
+
 def load(source, name):
     path = source / f"{name}.json"
     if path.exists():
@@ -130,6 +154,9 @@ def main():
     if sys.argv[1] == "ids":
         for name in sys.argv[4:]:
             write_digests(load(source, name), texts, out / f"{name}.txt")
+    elif sys.argv[1] == "offsets":
+        for name in sys.argv[4:]:
+            write_offsets(load(source, name), texts, out / f"offsets-{name}.txt")
     else:
         for name, variant in json.loads((out / "variants.json").read_text()).items():
             config = load(source, variant["base"])

@@ -88,6 +88,39 @@ func (t *Tables) nextChange(changes Flags, s string, i int) (int, bool) {
 	return len(s), false
 }
 
+// NextStretch returns the end of the stretch of s that begins at i. Each
+// stretch normalizes by itself: it is sure to stay as it is, or holds what
+// one change reaches.
+func (t *Tables) NextStretch(f Form, s string, i int) int {
+	changes := f.changes()
+	at, found := t.nextChange(changes, s, i)
+	if !found {
+		return len(s)
+	}
+	start := at
+	if start > i {
+		_, n := utf8.DecodeLastRuneInString(s[i:at])
+		start -= n
+	}
+	if start > i {
+		return start
+	}
+	return t.stretchEnd(changes, s, at)
+}
+
+// stretchEnd returns where the next code point without a flag of changes
+// stands at or after i.
+func (t *Tables) stretchEnd(changes Flags, s string, i int) int {
+	for i < len(s) {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if t.Flags(r)&changes == 0 {
+			break
+		}
+		i += n
+	}
+	return i
+}
+
 // AppendNormal appends s, which must be valid UTF-8, in form f to dst. It
 // allocates nothing when dst and *work have room. It never inserts anything
 // into long runs of combining marks, as the library doesn't.
@@ -105,14 +138,7 @@ func (t *Tables) AppendNormal(dst []byte, f Form, s string, work *[]rune) []byte
 			_, n := utf8.DecodeLastRuneInString(s[done:at])
 			start -= n
 		}
-		end := at
-		for end < len(s) {
-			r, n := utf8.DecodeRuneInString(s[end:])
-			if t.Flags(r)&changes == 0 {
-				break
-			}
-			end += n
-		}
+		end := t.stretchEnd(changes, s, at)
 		dst = append(dst, s[done:start]...)
 		dst = t.appendStretch(dst, f, s[start:end], work)
 		done = end
