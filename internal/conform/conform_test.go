@@ -147,6 +147,15 @@ func TestTokenize(t *testing.T) {
 	}
 }
 
+// TestLMCache: what is apart are Python's own hash and the database's extra keys.
+func TestLMCache(t *testing.T) {
+	passed := 0
+	for _, res := range run(t, "lmcache/hash/*.jsonl", func(name string, file []byte) *Result { return Hash(name, reader(file)) }) {
+		passed += res.Passed
+	}
+	require.Equal(t, 1560, passed)
+}
+
 // sglangBounds are the look-ups of SGLang's traces that its stream cannot tell
 // (testdata/sglang/README.md, "Match rates").
 var sglangBounds = map[string]int{

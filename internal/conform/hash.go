@@ -22,8 +22,11 @@ func Hash(name string, r io.Reader) *Result {
 	if err != nil {
 		return Broken(check, name, err)
 	}
-	if engineOf(file) == "sglang" {
+	switch engineOf(file) {
+	case "sglang":
 		return sglangHash(name, file)
+	case "lmcache":
+		return lmcacheHash(name, file)
 	}
 	f, err := recording.ReadHash(reader(file))
 	if err != nil {
