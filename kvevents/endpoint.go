@@ -102,8 +102,10 @@ func payloadRank(payload []byte) (rank int64, ok bool) {
 		if n < 3 {
 			return 0, true
 		}
-		if c.skip() != 0 || c.skip() != 0 {
-			return 0, false
+		for range 2 { // timestamp, events
+			if c.skip() != 0 {
+				return 0, false
+			}
 		}
 		return c.rankValue()
 	}

@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -78,7 +79,7 @@ func (l *listener) read(ctx context.Context, unattributed *atomic.Uint64) {
 	var m zmtp.Message
 	for {
 		if err := l.socket.Recv(ctx, &m); err != nil {
-			if _, lost := err.(*zmtp.LossError); lost {
+			if _, lost := errors.AsType[*zmtp.LossError](err); lost {
 				continue // the sequences of those concerned will show it
 			}
 			return

@@ -130,11 +130,11 @@ func (src *source) read() {
 	var m zmtp.Message
 	for {
 		err := src.socket.Recv(src.ctx, &m)
-		var loss *zmtp.LossError
+		loss, dropped := errors.AsType[*zmtp.LossError](err)
 		switch {
 		case err == nil:
 			src.live(&m)
-		case errors.As(err, &loss):
+		case dropped:
 			src.do(func(now time.Time) {
 				src.dropped += loss.Messages
 				src.fault(now, "live messages dropped", err)
@@ -293,8 +293,8 @@ func (src *source) runReplay(ctx context.Context, want Request) {
 	var m zmtp.Message
 	for ctx.Err() == nil {
 		if err := dealer.Recv(ctx, &m); err != nil {
-			var loss *zmtp.LossError
-			if !errors.As(err, &loss) {
+			loss, dropped := errors.AsType[*zmtp.LossError](err)
+			if !dropped {
 				failed(err)
 				return
 			}

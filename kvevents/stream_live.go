@@ -212,7 +212,7 @@ func (s *Stream) apply(now time.Time, w waiting) {
 		s.oldest = w.time
 	}
 	s.lastConn = w.conn
-	if w.time == w.time { // not NaN
+	if !math.IsNaN(w.time) {
 		s.lastTime = w.time
 	}
 	s.prints.put(w.seq, w.payload)
