@@ -30,8 +30,9 @@ type KVAtlasOptions struct {
 	// they are writing.
 	RequestTime time.Duration
 	// Explore is the share of requests that go to the least busy worker
-	// whatever its cache, while it has less than an eighth of the mean load:
-	// so that idle and fresh workers warm up also on hot prefixes. 0 means 0.05,
+	// whatever its cache, while it has less than half of the mean load: so
+	// that idle and fresh workers warm up also on hot prefixes. Siblings of a
+	// burst, whose prefix is still on its way, stay together. 0 means 0.05,
 	// negative is off. A user sees, while a worker idles, one request in
 	// twenty wait for a prompt that was cached elsewhere.
 	Explore float64
@@ -287,7 +288,7 @@ func (k *KVAtlas) transfer(req *Request, c *Candidate, perToken float64) (tokens
 type atlasPicker struct{ k *KVAtlas }
 
 func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Random) int {
-	if p.k.o.Explore > 0 && len(candidates) > 1 && random.Float64() < p.k.o.Explore {
+	if p.k.o.Explore > 0 && len(candidates) > 1 && random.Float64() < p.k.o.Explore && settled(candidates) {
 		if i, ok := idlest(candidates, random); ok {
 			return i
 		}
@@ -319,8 +320,18 @@ func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Rand
 	return chosen
 }
 
+// settled reports whether no match is speculative.
+func settled(candidates []*Candidate) bool {
+	for _, c := range candidates {
+		if c.Match.Speculative > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // idlest returns the candidate with the fewest requests, at random among equals,
-// if that is less than an eighth of the mean.
+// if that is less than half of the mean.
 func idlest(candidates []*Candidate, random Random) (int, bool) {
 	average := mean(Requests, candidates)
 	chosen, least, n := 0, math.Inf(1), 0
@@ -335,5 +346,5 @@ func idlest(candidates []*Candidate, random Random) (int, bool) {
 			}
 		}
 	}
-	return chosen, least < average/8
+	return chosen, least < average/2
 }

@@ -130,6 +130,10 @@ func TestKVAtlasFailureModes(t *testing.T) {
 	require.Equal(t, set("w1", "w2"), got)
 	got, _ = decide(t, x.Policy(), req, []Candidate{worker(0, 100, 3), worker(1, 0, 2), worker(2, 0, 2)})
 	require.Equal(t, set("w0"), got, "nobody idles")
+	burst := worker(0, 100, 1)
+	burst.Match.Speculative = 3
+	got, _ = decide(t, x.Policy(), req, []Candidate{burst, worker(1, 0, 0)})
+	require.Equal(t, set("w0"), got, "siblings stay together")
 	// Hysteresis: near-equals that hold as much are drawn at random, so that
 	// routers do not all choose one; a worker that holds less is not among them.
 	h := plainAtlas(t, KVAtlasOptions{Tolerance: 0.2})

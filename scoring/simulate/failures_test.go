@@ -1,0 +1,92 @@
+package simulate
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// cut shortens a generated trace, to keep the tests quick.
+func cut(t *Trace, seconds float64) *Trace {
+	n := 0
+	for n < len(t.Arrivals) && t.Arrivals[n].At < seconds {
+		n++
+	}
+	return &Trace{BlockSize: t.BlockSize, Arrivals: t.Arrivals[:n]}
+}
+
+func play(t *testing.T, c Config, trace *Trace) *Result {
+	t.Helper()
+	r, err := Run(c, trace)
+	require.NoError(t, err)
+	require.Zero(t, r.Unfinished)
+	return r
+}
+
+// The five ways in which policies fail, each with the default and with what
+// handles it switched off.
+
+func TestHotSpotIsSpread(t *testing.T) {
+	for seed := range uint64(3) {
+		trace := hotspot(seed)
+		r := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.2}, trace)
+		require.LessOrEqual(t, r.LoadMaxOverMean, 1.3, "seed %d", seed)
+		require.Greater(t, float64(r.Good)/float64(r.Requests), 0.99)
+		// The hot prefix is copied to the workers, not computed again and again.
+		require.Less(t, float64(r.PrefillTokens), 1.2*float64(r.UniqueTokens))
+	}
+}
+
+func TestFreshWorkerIsUsed(t *testing.T) {
+	for seed := range uint64(3) {
+		trace := cut(zipf(seed), 60)
+		c := Config{Policy: "kvatlas", Seed: seed, Load: 1, Joins: []float64{20}}
+		r := play(t, c, trace)
+		require.GreaterOrEqual(t, r.JoinSeconds, 0.0)
+		require.LessOrEqual(t, r.JoinSeconds, 2.0, "80 %% of the mean share, seed %d", seed)
+		// No stampede: it does not get more than it can take.
+		require.Greater(t, float64(r.Good)/float64(r.Requests), 0.95)
+	}
+}
+
+func TestUniquePromptsAreBalanced(t *testing.T) {
+	for seed := range uint64(3) {
+		trace := cut(unique(seed), 40)
+		r := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1}, trace)
+		least := play(t, Config{Policy: "least-loaded", Seed: seed, Load: 1}, trace)
+		require.GreaterOrEqual(t, r.Good, least.Good)
+		require.LessOrEqual(t, r.TTFT95, least.TTFT95, "seed %d", seed)
+	}
+}
+
+func TestSiblingBurstsAreComputedOnce(t *testing.T) {
+	for seed := range uint64(3) {
+		trace := cut(burst(seed), 40)
+		c := Config{Policy: "kvatlas", Seed: seed, Load: 1}
+		r := play(t, c, trace)
+		require.LessOrEqual(t, float64(r.PrefillTokens), 1.2*float64(r.UniqueTokens), "seed %d", seed)
+		c.NoSpeculation = true
+		without := play(t, c, trace)
+		require.Greater(t, without.PrefillTokens, r.PrefillTokens)
+	}
+}
+
+func TestManyRoutersDoNotHerd(t *testing.T) {
+	for seed := range uint64(3) {
+		trace := cut(zipf(seed), 60)
+		one := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 0.8}, trace)
+		four := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 0.8, Routers: 4}, trace)
+		require.GreaterOrEqual(t, float64(four.Good), 0.95*float64(one.Good), "seed %d", seed)
+	}
+}
+
+// TestWorkKeepsPrefixesTogether: without charging the fleet for computing, the
+// same prompt is computed in too many places.
+func TestWorkKeepsPrefixesTogether(t *testing.T) {
+	trace := cut(zipf(1), 60)
+	with := play(t, Config{Policy: "kvatlas", Seed: 1, Load: 1}, trace)
+	without := play(t, Config{Policy: "kvatlas", Seed: 1, Load: 1, Tuning: scoring.KVAtlasOptions{Work: -1}}, trace)
+	require.Less(t, 1.3*float64(with.PrefillTokens), float64(without.PrefillTokens))
+}
