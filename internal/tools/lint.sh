@@ -6,17 +6,17 @@ go=${GO:-go}
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 
+failed=0
 unformatted=$(git ls-files --cached --others --exclude-standard '*.go' | xargs -r gofmt -l)
 if [[ -n $unformatted ]]; then
   printf 'not formatted by gofmt:\n%s\n' "$unformatted" >&2
-  exit 1
+  failed=1
 fi
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 (cd internal/tools && "$go" build -o "$bin/staticcheck" honnef.co/go/tools/cmd/staticcheck)
 
-failed=0
 CGO_ENABLED=0 "$go" vet ./... || failed=1
 CGO_ENABLED=0 "$bin/staticcheck" ./... || failed=1
 for dir in "$@"; do
