@@ -90,6 +90,7 @@ func BenchmarkLatency(b *testing.B) {
 		}
 	})
 }
+
 // cpuTime is the processor time that this process has taken.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
