@@ -118,6 +118,10 @@ func (w *worker) locked(f func() error) error {
 // clear forgets the blocks on the given media, or on all.
 func (w *worker) clear(on []radix.Medium) error {
 	w.forget()
+	if w.nodes != nil { // one medium only
+		w.nodes.clear()
+		on = nil
+	}
 	if w.content != nil {
 		return w.content.table.Clear(on...)
 	}
@@ -125,6 +129,9 @@ func (w *worker) clear(on []radix.Medium) error {
 }
 
 func (w *worker) reset() error {
+	if w.nodes != nil {
+		return w.clear(nil)
+	}
 	w.forget()
 	if w.content != nil {
 		return w.content.table.Reset()
@@ -153,11 +160,13 @@ func (w *worker) apply(b *kvevents.Batch) error {
 		switch e.Kind {
 		case kvevents.BlockStored:
 			w.stats.Stored++
-			w.checkSize(h, e)
+			if w.nodes == nil { // a node has any size
+				w.checkSize(h, e)
+			}
 			err = w.store(h, e)
 		case kvevents.BlockRemoved:
 			w.stats.Removed++
-			err = w.remove(h, e)
+			err = w.remove(h, e, b.Events[i+1:])
 		case kvevents.AllBlocksCleared:
 			w.stats.Cleared++
 			err = w.engineClear(behind)
@@ -181,6 +190,9 @@ func (w *worker) holder(e *kvevents.Event) radix.Holder {
 }
 
 func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
+	if w.nodes != nil {
+		return w.nodes.store(h, e)
+	}
 	if w.content != nil {
 		return w.content.store(h, e)
 	}
@@ -193,7 +205,10 @@ func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
 	return w.domain.index.Store(h, e.Hashes)
 }
 
-func (w *worker) remove(h radix.Holder, e *kvevents.Event) error {
+func (w *worker) remove(h radix.Holder, e *kvevents.Event, after []kvevents.Event) error {
+	if w.nodes != nil {
+		return w.nodes.remove(h, e, after)
+	}
 	if w.content != nil {
 		return w.content.remove(h, e)
 	}
@@ -212,6 +227,9 @@ func (w *worker) forget() {
 
 func (w *worker) engineClear(behind bool) error {
 	w.forget()
+	if w.nodes != nil {
+		w.nodes.clear()
+	}
 	if w.content != nil {
 		return w.content.table.EngineClear(behind)
 	}

@@ -159,7 +159,7 @@ type domainKey struct {
 	seed            blockhash.Seed
 	unit, lookahead int
 	eagle, dynamo   bool // SGLang: pages of pairs; events in "format": "dynamo"
-	content         bool
+	content, nodes  bool // keys are made from content; of whole nodes of a tree
 	plainOnly       bool // content keys of plain prompts are to be trusted
 }
 

@@ -353,6 +353,49 @@ func TestContradiction(t *testing.T) {
 	}
 }
 
+// TestNodes: SGLang before 0.4.8, whose events are nodes of a tree.
+func TestNodes(t *testing.T) {
+	w := kvatlas.Worker{Name: "a", Engine: "sglang", Release: "0.4.7", BlockSize: 1, PlainOnly: true}
+	a := newAtlas(t, w)
+	const root = 5740354900026072187
+	node := func(hash, parent uint64, ids ...uint32) kvevents.Event {
+		return kvevents.Event{Kind: kvevents.BlockStored, Hashes: []uint64{hash}, Tokens: ids, BlockSize: len(ids), Parent: parent, HasParent: true}
+	}
+	apply := func(events ...kvevents.Event) { require.NoError(t, a.Apply("a", payload(t, "0.20.2", events...))) }
+	held := func(ids ...uint32) int {
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: append(ids, 0)}}, &m))
+		return m.Workers[0].Usable
+	}
+	apply(node(1, root, 10, 11, 12), node(2, 1, 20, 21))
+	require.Equal(t, 5, held(10, 11, 12, 20, 21))
+	require.Zero(t, held(20, 21))
+
+	// A split: the child keeps its place.
+	apply(removed(1), node(3, root, 10), node(4, 3, 11, 12))
+	require.Equal(t, 5, held(10, 11, 12, 20, 21))
+	apply(node(5, 3, 30))
+	require.Equal(t, 2, held(10, 30))
+
+	// Equal tokens elsewhere share the hash: when one of the two goes, nothing
+	// tells which.
+	apply(node(6, root, 40), node(5, 6, 30))
+	require.Equal(t, 2, held(40, 30))
+	apply(node(7, 5, 50))
+	require.Equal(t, 2, held(40, 30, 50), "a child of either matches nothing")
+	apply(removed(5))
+	require.Equal(t, 1, held(10, 30))
+	require.Equal(t, 1, held(40, 30))
+
+	apply(removed(99))
+	apply(kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	require.Zero(t, held(10, 11))
+	require.ErrorIs(t, a.AddWorker(kvatlas.Worker{Name: "b", Engine: "sglang", Release: "0.4.7", BlockSize: 1,
+		Cache: radix.ProfileOptions{Eagle: true}}), kvatlas.ErrUnsupported)
+	require.ErrorIs(t, a.AddWorker(kvatlas.Worker{Name: "b", Engine: "sglang", Release: "0.5.22", BlockSize: 1,
+		Cache: radix.ProfileOptions{Groups: []radix.Group{{}}}}), kvatlas.ErrUnsupported)
+}
+
 func TestMedia(t *testing.T) {
 	a := newAtlas(t, worker("a"))
 	p := blockhash.Prompt{Tokens: tokens(17)}

@@ -21,7 +21,7 @@ import (
 type Worker struct {
 	// Name identifies the worker in every call.
 	Name string
-	// Engine is "vllm" (also if empty) or "sglang", from 0.4.8.
+	// Engine is "vllm" (also if empty) or "sglang".
 	Engine string
 	// Release is the engine's release, such as "0.32.0".
 	Release string
@@ -118,6 +118,7 @@ type worker struct {
 	monitor *parity.Monitor // nil unless ByHash
 	batch   kvevents.Batch
 	content *contentState // nil unless ByContent
+	nodes   *nodeState    // instead of content, where events are nodes of a tree
 	stats   WorkerStats
 
 	prediction Prediction
@@ -164,7 +165,10 @@ func (a *Atlas) AddWorker(w Worker) error {
 	}
 	a.serial++
 	n := &worker{Worker: w, domain: d, id: id, serial: scoring.WorkerID(a.serial), speculation: a.speculation}
-	if d.content != nil {
+	switch {
+	case key.nodes:
+		n.mode, n.nodes = ByContent, newNodeState(d, n)
+	case key.content:
 		n.mode = ByContent
 		if n.content, err = newContentState(d, n); err != nil {
 			d.index.RemoveWorker(id)
@@ -217,7 +221,10 @@ func (w *Worker) domainKey() (domainKey, error) {
 			return domainKey{}, fmt.Errorf("%w: cache groups and connectors of SGLang", ErrUnsupported)
 		}
 		if scheme.Through() == "0.4.7" {
-			return domainKey{}, fmt.Errorf("%w: SGLang before 0.4.8 announces whole nodes of its tree, not pages", ErrUnsupported)
+			if w.Cache.Eagle {
+				return domainKey{}, fmt.Errorf("%w: EAGLE in SGLang before 0.4.8", ErrUnsupported)
+			}
+			return domainKey{scheme: scheme, unit: key.unit, content: true, nodes: true, plainOnly: w.PlainOnly}, nil
 		}
 		key.eagle, key.dynamo = w.Cache.Eagle, w.DynamoEvents
 	}

@@ -171,15 +171,9 @@ func TestSGLang(t *testing.T) {
 	for _, pattern := range []string{"sglang/frames/*.jsonl", "sglang/truth/*.jsonl"} {
 		run(t, pattern, func(name string, file []byte) *Result { r, _ := Decode(name, reader(file)); return r })
 	}
-	for name, res := range run(t, "sglang/truth/0.5.*.jsonl", func(name string, file []byte) *Result { return Truth(name, reader(file)) }) {
+	for name, res := range run(t, "sglang/truth/*.jsonl", func(name string, file []byte) *Result { return Truth(name, reader(file)) }) {
 		config := strings.TrimSuffix(strings.TrimPrefix(name, "sglang/truth/"), ".jsonl")
 		require.Equal(t, sglangBounds[config], res.Bound, config)
-	}
-	// Before 0.4.8 events are whole nodes of the tree: refused by name.
-	for _, name := range golden.Files(t, "sglang/truth/0.4.*.jsonl") {
-		res := Truth(name, reader(golden.Read(t, name)))
-		require.Equal(t, 1, res.Failed)
-		require.Contains(t, res.Differences[0].Got, "whole nodes")
 	}
 }
 

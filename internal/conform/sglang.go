@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -53,7 +54,7 @@ func sglangTruth(name string, file []byte) *Result {
 	err := recording.Lines(reader(file), func(n int, line []byte) error {
 		if run == nil {
 			var err error
-			run, err = newSGLangRun(line, res)
+			run, err = newSGLangRun(line, res, !bytes.Contains(file, []byte(`"extra_key":"`)) && !bytes.Contains(file, []byte(`"cache_salt":"`)))
 			return err
 		}
 		var op struct {
@@ -96,7 +97,7 @@ type sglangRun struct {
 	under   bool // or too low
 }
 
-func newSGLangRun(line []byte, res *Result) (*sglangRun, error) {
+func newSGLangRun(line []byte, res *Result, plainOnly bool) (*sglangRun, error) {
 	r := &sglangRun{res: res}
 	if err := json.Unmarshal(line, &r.header); err != nil {
 		return nil, err
@@ -104,7 +105,7 @@ func newSGLangRun(line []byte, res *Result) (*sglangRun, error) {
 	h := &r.header
 	res.What = fmt.Sprintf("%s %s, %s, %s", h.Engine, h.Version, h.Config, h.Hash)
 	w := kvatlas.Worker{
-		Name: "engine", Engine: h.Engine, Release: h.Version, BlockSize: h.PageSize, DynamoEvents: h.Dynamo,
+		Name: "engine", Engine: h.Engine, Release: h.Version, BlockSize: h.PageSize, DynamoEvents: h.Dynamo, PlainOnly: plainOnly,
 		Cache: radix.ProfileOptions{Eagle: h.EAGLE},
 	}
 	var err error
