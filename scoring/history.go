@@ -149,6 +149,17 @@ func (h *History) Remove(w WorkerID) {
 	delete(h.workers, w)
 }
 
+// Restarted forgets what was sent to a worker before a time: it came back with an
+// empty cache under its old name. What was sent since is kept.
+func (h *History) Restarted(w WorkerID, at time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	l := h.workers[w]
+	for l != nil && l.first >= 0 && l.slots[l.first].used.Before(at) {
+		l.drop()
+	}
+}
+
 // Blocks returns how many blocks of a worker are remembered.
 func (h *History) Blocks(w WorkerID) int {
 	h.mu.Lock()

@@ -58,6 +58,24 @@ func TestHistoryLimits(t *testing.T) {
 	}
 }
 
+// TestHistoryRestarted is the trial of volcano-sh/kthena#1463: a restarted pod
+// keeps its name, and what it held before must not be believed any more.
+func TestHistoryRestarted(t *testing.T) {
+	h := newHand()
+	hist, err := NewHistory(HistoryOptions{Now: h.now})
+	require.NoError(t, err)
+	hist.Sent(1, chainOf(1, 2, 3))
+	h.advance(time.Second)
+	restart := h.t
+	hist.Sent(1, chainOf(1, 7))
+	hist.Restarted(1, restart)
+	hist.Restarted(9, restart)
+	cs := []Candidate{{ID: 1}}
+	hist.Match(&Request{}, chainOf(1, 2, 3), cs)
+	require.Equal(t, int32(1), cs[0].Match.Blocks[GPU], "1 was sent again since")
+	require.Equal(t, 2, hist.Blocks(1))
+}
+
 // TestHistoryAgainstList compares with a list ordered by use.
 func TestHistoryAgainstList(t *testing.T) {
 	for seed := range uint64(30) {

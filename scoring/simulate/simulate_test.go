@@ -12,7 +12,7 @@ import (
 // small is a short trace with reuse.
 func small(seed uint64) *Trace {
 	t := zipf(seed)
-	t.Arrivals = t.Arrivals[:600]
+	t.Arrivals = t.Arrivals[:250]
 	return t
 }
 
@@ -23,7 +23,7 @@ func TestEveryPolicyServesEveryRequest(t *testing.T) {
 		tokens += trace.Arrivals[i].Tokens
 	}
 	for _, name := range Policies() {
-		c := Config{Policy: name, Seed: 1, Routers: 2, Load: 0.5, Joins: []float64{3}, Leaves: []float64{6}}
+		c := Config{Policy: name, Seed: 1, Routers: 2, Load: 0.5, Joins: []float64{2}, Leaves: []float64{4}}
 		r, err := Run(c, trace)
 		require.NoError(t, err, name)
 		require.Equal(t, len(trace.Arrivals), r.Requests, name)
