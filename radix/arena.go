@@ -52,6 +52,7 @@ func (p *page) become(kind uint64, value uint32) {
 type pageState struct {
 	used   uint8 // lines that hold keys, or did and wait for their readers
 	pooled bool  // in arena.partial
+	moved  bool  // refMoved: not to be used until all of it is free
 	copies uint16
 }
 
@@ -160,10 +161,11 @@ func (a *arena) freeLine(line uint32) {
 	a.lines--
 	switch {
 	case st.used == 0:
+		st.moved = false
 		s.free[p%slabPages/64] |= 1 << (p % 64)
 		s.spare++
 		a.spare++
-	case !st.pooled:
+	case !st.pooled && !st.moved:
 		st.pooled = true
 		a.partial = append(a.partial, p)
 	}
@@ -206,7 +208,7 @@ func (a *arena) pooledLines(count int) (pos uint32, got int) {
 	for tries := 0; len(a.partial) > 0 && tries < 4; tries++ {
 		p := a.partial[len(a.partial)-1]
 		st := a.state(p * pageKeys)
-		if st.used == 0 || st.used == 0xff { // free as a whole by now, or full
+		if st.used == 0 || st.used == 0xff || st.moved { // free as a whole by now, or full
 			st.pooled = false
 			a.partial = a.partial[:len(a.partial)-1]
 			continue

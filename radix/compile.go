@@ -2,6 +2,7 @@ package radix
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -242,6 +243,27 @@ func (p *Profile) HashUnit() int { return p.unit }
 
 // SchedulerBlock returns the engine's scheduler block size in tokens.
 func (p *Profile) SchedulerBlock() int { return p.sched }
+
+// CheckBlockSize tells whether an announced block of size tokens can be the
+// engine's: a whole block of its full-attention group has that group's size, or
+// one hash unit (the tail of a prompt). Other groups, other media, sizes of 0 and
+// groups that the profile does not have are not judged. The error wraps
+// [ErrProfile]: with another block size the worker's keys can never match.
+func (p *Profile) CheckBlockSize(h Holder, size int) error {
+	if p.unit == 0 || size == 0 || h.Medium != GPU {
+		return nil
+	}
+	for i := range p.layouts {
+		l := &p.layouts[i]
+		if l.kind != FullAttention || h.Group != NoGroup && !slices.Contains(l.groups, h.Group) {
+			continue
+		}
+		if size != l.block && size != p.unit && (h.Group != NoGroup || p.single) {
+			return fmt.Errorf("%w: a block of %d tokens was announced in group %d, whose blocks have %d", ErrProfile, size, h.Group, l.block)
+		}
+	}
+	return nil
+}
 
 // PartialHits reports whether a hit may end inside a block.
 func (p *Profile) PartialHits() bool { return p.fine }

@@ -24,6 +24,12 @@ func (t *copyTable) find(key uint64) int {
 	return i
 }
 
+// put sets a count that is not there yet.
+func (t *copyTable) put(key uint64, n uint32) {
+	t.add(key)
+	t.slots[t.find(key)].count = n
+}
+
 // add counts a copy and reports whether it is the first further one.
 func (t *copyTable) add(key uint64) (first bool) {
 	if t.live*4 >= len(t.slots)*3 {

@@ -53,14 +53,18 @@ func (x *Index) hold(k *worker, h *holder, pos uint32, mask uint64) {
 		own = pg.mask.Load()
 		if own|mask != own {
 			pg.mask.Store(own | mask)
+			x.live += bits.OnesCount64(mask &^ own)
 		}
-	case refKind(ref) == refEmpty:
+	case refKind(ref) == refEmpty || refKind(ref) == refMoved:
+		x.live += bits.OnesCount64(mask)
 		pg.mask.Store(mask)
 		pg.become(refOne, h.hid)
 	default:
 		old := recordOf(pg)
 		entries := x.recs.entries(pg)
-		own, _ = masks(entries, h.hid)
+		var all uint64
+		own, all = masks(entries, h.hid)
+		x.live += bits.OnesCount64(mask &^ all)
 		if own|mask != own {
 			entries = withMask(entries, h.hid, own|mask)
 			x.recs.scratch = entries
@@ -137,6 +141,7 @@ func (x *Index) unhold(k *worker, h *holder, pos uint32, mask uint64) {
 		}
 	}
 	h.blocks.Store(h.blocks.Load() - int64(bits.OnesCount64(mask)))
+	x.live -= bits.OnesCount64(mask &^ left)
 	x.bury(pos, mask, left)
 }
 

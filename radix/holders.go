@@ -170,6 +170,7 @@ func (x *Index) sweepPage(p uint32) {
 			own := pg.mask.Load()
 			x.dropCopies(hid, pos, own)
 			pg.become(refEmpty, 0)
+			x.live -= bits.OnesCount64(own)
 			x.bury(pos, own, 0)
 		}
 	case refList:
@@ -191,6 +192,7 @@ func (x *Index) sweepPage(p uint32) {
 		}
 		if touched != 0 {
 			x.setEntries(pg, refValue(ref), kept)
+			x.live -= bits.OnesCount64(touched &^ left)
 			x.bury(pos, touched, left)
 		}
 	}

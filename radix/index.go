@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unsafe" // for Sizeof only
 )
 
 // WorkerID names a worker of one index. An ID becomes invalid when its worker is
@@ -44,6 +45,12 @@ type Options struct {
 	// workers; 0 = not known. It saves the work of growing there: about a fifth
 	// of the cost of filling an index.
 	ExpectedBlocks int
+	// MaxBytes bounds the memory taken for blocks; 0 = what [MaxBlocks] take. At
+	// the limit the worker that holds the most blocks forgets some, which is
+	// counted (Evicted) and makes its answers smaller, never larger. The limit is
+	// kept to within a slab of about half a mebibyte, of which at least two are
+	// allowed; about a third of it goes to tables.
+	MaxBytes int
 }
 
 // Index tells which worker holds which block. Make it with [New]; it must not be
@@ -61,6 +68,7 @@ type Index struct {
 	arena  arena
 	recs   records
 	view   atomic.Pointer[view]
+	moves  atomic.Uint64 // pages moved, see packer
 
 	mu      sync.Mutex // of all below, and of what is the writer's above
 	media   media
@@ -71,8 +79,12 @@ type Index struct {
 	hids    []hidWord
 	retired retired
 	sweep   sweep
+	pack    packer
+	evict   evictor
+	live    int // positions held by anybody
 	copies  copyTable
 	lost    uint64 // keys that found no room
+	evicted uint64 // keys forgotten for the byte limit
 	touched uint64 // keeps the compiler from dropping early loads
 }
 
@@ -95,6 +107,14 @@ func New(o Options) (*Index, error) {
 	}
 	x.table.init(rand.Uint64(), o.ExpectedBlocks)
 	x.arena.limit = maxSlabs
+	if o.MaxBytes < 0 {
+		return nil, fmt.Errorf("%w: %d bytes at most", ErrOptions, o.MaxBytes)
+	}
+	if o.MaxBytes > 0 {
+		// A slab's keys need slots for all of them, in segments half full.
+		const each = int(unsafe.Sizeof(slab{})) + slabKeys*9
+		x.arena.limit = min(max(2, o.MaxBytes/each), maxSlabs)
+	}
 	x.publish()
 	return x, nil
 }
@@ -106,6 +126,7 @@ func (x *Index) Medium(name string) Medium {
 	if name == "" {
 		return GPU
 	}
+	name = name[:min(len(name), maxMediumName)]
 	for i, known := range x.view.Load().names {
 		if strings.EqualFold(known, name) {
 			return Medium(i)

@@ -23,6 +23,9 @@ const (
 // messages are not trusted to keep the vocabulary small.
 const MaxMedia = 32
 
+// maxMediumName is how much of a name counts, in bytes.
+const maxMediumName = 64
+
 const overflowMedium = Medium(MaxMedia - 1)
 
 var knownMedia = [...]string{GPU: "GPU", CPU: "CPU", Storage: "STORAGE"}
@@ -94,11 +97,12 @@ func (m *media) lookup(name string) (Medium, bool) {
 
 // register finds or adds a medium.
 func (m *media) register(name string) Medium {
+	name = name[:min(len(name), maxMediumName)]
 	if id, ok := m.lookup(name); ok {
 		return id
 	}
 	if len(m.names) == MaxMedia {
 		return overflowMedium
 	}
-	return m.add(strings.ToUpper(name), m.unknown)
+	return m.add(strings.ToUpper(strings.Clone(name)), m.unknown)
 }

@@ -83,6 +83,7 @@ func newWorld(t testing.TB, seed uint64, workers, depth int, profile func(*rand.
 	require.NoError(t, err)
 	w := &world{t: t, r: r, x: x, o: newOracle(), depth: depth}
 	x.table.weak = ^uint64(0)
+	x.pack.eager = seed%3 == 1 // moves pages without need
 	if seed%2 == 1 {
 		// Hashes that collide: few buckets, few tags, few segments.
 		x.table.weak = r.Uint64()&r.Uint64() | r.Uint64()&r.Uint64()&r.Uint64()<<60

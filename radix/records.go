@@ -44,6 +44,13 @@ func sizeClass(n int) (class, entries int) {
 	return 2*top - 2, 1 << top
 }
 
+func (r *records) chunkCount() int {
+	if p := r.chunks.Load(); p != nil {
+		return len(*p)
+	}
+	return 0
+}
+
 // record returns the entries' words: three each.
 func (r *records) record(ref uint32) []uint64 {
 	c := (*r.chunks.Load())[ref/recordChunk]

@@ -1,5 +1,7 @@
 package radix
 
+import "unsafe" // for Sizeof only
+
 // WorkerStats is what an index counts for one worker.
 type WorkerStats struct {
 	Stored    uint64 // keys announced
@@ -8,6 +10,7 @@ type WorkerStats struct {
 	Repeated  uint64 // announcements that the copy policy did not count
 	Copies    uint64 // copies held now beyond the first of each key
 	Clears    uint64 // clears applied
+	Evicted   uint64 // blocks forgotten for [Options.MaxBytes]
 	Held      []Held // what is held now; order of first appearance
 }
 
@@ -24,6 +27,15 @@ type Stats struct {
 	Memberships int // (worker, medium, group, key) held
 	Copies      uint64
 	Unmatched   uint64
+	// Blocks is how many different keys are held by anybody.
+	Blocks int
+	// Bytes is the memory that the index has taken for blocks: keys, pages,
+	// table, records and copies. It does not shrink, but is reused.
+	Bytes int
+	// Lost counts blocks that found no room and are therefore not known.
+	Lost uint64
+	// Evicted counts blocks that the byte limit made the index forget.
+	Evicted uint64
 }
 
 // WorkerStats returns the counts of one worker.
@@ -46,7 +58,7 @@ func (x *Index) WorkerStats(w WorkerID) (WorkerStats, error) {
 func (x *Index) Stats() Stats {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var s Stats
+	s := Stats{Blocks: x.live, Bytes: x.bytes(), Lost: x.lost, Evicted: x.evicted}
 	for _, k := range x.workers {
 		if k == nil {
 			continue
@@ -59,4 +71,13 @@ func (x *Index) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// bytes is the memory taken for blocks.
+func (x *Index) bytes() int {
+	return x.arena.count*int(unsafe.Sizeof(slab{})) +
+		x.table.segments*int(unsafe.Sizeof(segment{})) + len(x.table.metas)*16 +
+		x.recs.chunkCount()*recordChunk*8 +
+		len(x.copies.slots)*int(unsafe.Sizeof(copySlot{})) +
+		cap(x.retired.queue)*int(unsafe.Sizeof(retiree{}))
 }

@@ -45,12 +45,13 @@ type directory struct {
 }
 
 type table struct {
-	dir   atomic.Pointer[directory]
-	metas []*meta // by directory entry
-	old   []oldSegment
-	safe  uint64 // epoch before which nobody reads
-	seed  uint64
-	weak  uint64 // tests: a mask that makes hashes collide
+	dir      atomic.Pointer[directory]
+	metas    []*meta // by directory entry
+	old      []oldSegment
+	segments int    // made and not dropped
+	safe     uint64 // epoch before which nobody reads
+	seed     uint64
+	weak     uint64 // tests: a mask that makes hashes collide
 }
 
 // init makes a table with segments for a number of keys, at least one.
@@ -62,6 +63,7 @@ func (t *table) init(seed uint64, keys int) {
 	}
 	d := &directory{shift: 64 - depth, segments: make([]atomic.Pointer[segment], 1<<depth)}
 	t.metas = make([]*meta, 1<<depth)
+	t.segments = 1 << depth
 	for i := range d.segments {
 		d.segments[i].Store(new(segment))
 		t.metas[i] = &meta{depth: depth}
@@ -283,6 +285,7 @@ func (t *table) newSegment() *segment {
 		*s = segment{}
 		return s
 	}
+	t.segments++
 	return new(segment)
 }
 
@@ -291,6 +294,7 @@ func (t *table) newSegment() *segment {
 func (t *table) settle(oldest uint64) {
 	t.safe = oldest
 	if n := len(t.old); n > 8 && t.old[n-1].epoch < oldest {
+		t.segments -= n - 8
 		t.old = t.old[:copy(t.old, t.old[n-8:])]
 	}
 }

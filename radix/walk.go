@@ -58,8 +58,8 @@ func (w *walk) need(i int) bool {
 	return true
 }
 
-// look reads a page's entries, three words each.
-func (x *Index) look(pg *page, one *[3]uint64) []uint64 {
+// look reads a page's entries, three words each. A page that was moved has none.
+func (x *Index) look(pg *page, one *[3]uint64) (words []uint64, moved bool) {
 	for {
 		ref := pg.ref.Load()
 		switch refKind(ref) {
@@ -70,17 +70,28 @@ func (x *Index) look(pg *page, one *[3]uint64) []uint64 {
 			}
 			hid := refValue(ref)
 			one[0], one[1], one[2] = uint64(hid/64), 1<<(hid%64), mask
-			return one[:]
+			return one[:], false
 		case refList:
-			return x.recs.record(refValue(ref))
+			return x.recs.record(refValue(ref)), false
 		}
-		return nil
+		return nil, refKind(ref) == refMoved
 	}
 }
 
-// probe returns the position of a key, 0 if it has none.
+// probe returns the position of a key, 0 if it has none. Where pages were moved
+// meanwhile it may have passed the new position before it was entered, and the
+// old one after it was gone, or met only the old one: it looks again.
 func (x *Index) probe(key uint64) uint32 {
 	h := x.table.hash(key)
+	for {
+		moves := x.moves.Load()
+		if pos := x.probeOnce(key, h); pos != 0 || x.moves.Load() == moves {
+			return pos
+		}
+	}
+}
+
+func (x *Index) probeOnce(key, h uint64) uint32 {
 	s := x.table.dir.Load().segmentOf(h)
 	pat := pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
@@ -95,8 +106,12 @@ func (x *Index) probe(key uint64) uint32 {
 			}
 			keys := x.arena.line(line)
 			for j := range keys {
-				if atomic.LoadUint64(&keys[j]) == key {
-					return line*lineKeys + uint32(j)
+				if atomic.LoadUint64(&keys[j]) != key {
+					continue
+				}
+				pos := line*lineKeys + uint32(j)
+				if refKind(x.arena.page(pos).ref.Load()) != refMoved {
+					return pos
 				}
 			}
 		}
@@ -148,7 +163,11 @@ func (x *Index) walk(w *walk) {
 			continue
 		}
 		s, off := x.arena.slab(pos), pos%pageKeys
-		words := x.look(&s.pages[pos/pageKeys%slabPages], &w.one)
+		words, moved := x.look(&s.pages[pos/pageKeys%slabPages], &w.one)
+		if moved { // since the probe: the key lies elsewhere by now
+			pos = 0
+			continue
+		}
 		var asked, all uint64
 		for j := 0; j+2 < len(words); j += 3 {
 			all |= words[j+2]

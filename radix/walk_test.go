@@ -16,9 +16,16 @@ import (
 // meanwhile. Each answer must lie within what was held throughout the call and
 // what was held at some instant of it.
 func TestBoundsUnderWrites(t *testing.T) {
+	for _, eager := range []bool{false, true} { // pages moved all the time
+		t.Run(fmt.Sprint("eager=", eager), func(t *testing.T) { testBounds(t, eager) })
+	}
+}
+
+func testBounds(t *testing.T, eager bool) {
 	const workers, depth = 4, 300
 	x, err := New(Options{})
 	require.NoError(t, err)
+	x.pack.eager = eager
 	x.table.weak = 0xff000003ffffffff // few buckets: long probes, many splits
 	p, err := NewProfile(ProfileOptions{HashUnit: 16})
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 )
 
 // zeroKey stands for the key 0, which marks unused positions.
-const zeroKey = 0x9e3779b97f4a7c15
+const zeroKey = 0x243f6a8885a308d3
 
 func normal(key uint64) uint64 {
 	if key == 0 {
@@ -36,6 +36,7 @@ func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
 		return nil
 	}
 	x.upkeep(len(keys))
+	x.makeRoom(len(keys))
 	o := k.holder(h.Medium, h.Group)
 	if o == nil {
 		o = x.newHolder(k, h.Medium, h.Group)
@@ -43,7 +44,7 @@ func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
 	k.stats.Stored += uint64(len(keys))
 	prev := o.last
 	if parent != 0 {
-		if prev == 0 || x.key(prev) != parent {
+		if prev == 0 || x.key(prev) != normal(parent) || !x.alive(prev) {
 			prev = x.find(normal(parent))
 		}
 	}
@@ -58,6 +59,7 @@ func (x *Index) upkeep(keys int) {
 	if len(x.sweep.now) > 0 || len(x.sweep.dead) > 0 {
 		x.sweepStep(8 + keys/8)
 	}
+	x.packStep(2 + keys/4)
 	x.reclaim()
 }
 
@@ -316,7 +318,7 @@ func (s *storing) room(n, more int) bool {
 	var pos uint32
 	if lines < pageLines && (want == 0 || !a.isFree(want)) {
 		if p := s.h.open; p != 0 {
-			if st := a.state(p * pageKeys); st.used != 0 {
+			if st := a.state(p * pageKeys); st.used != 0 && !st.moved {
 				if at := lines8(st.used, lines); at >= 0 {
 					pos = p*pageKeys + uint32(at)*lineKeys
 					a.take(pos, lines)

@@ -1,0 +1,69 @@
+package radix
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestByteLimit: trials T115, T119, T103. A worker that fills the index loses its
+// own blocks, and a small one keeps its own.
+func TestByteLimit(t *testing.T) {
+	const limit = 4 << 20
+	x, err := New(Options{MaxBytes: limit})
+	require.NoError(t, err)
+	p, err := NewProfile(ProfileOptions{HashUnit: 16})
+	require.NoError(t, err)
+	big, err := x.AddWorker("big", p)
+	require.NoError(t, err)
+	small, err := x.AddWorker("small", p)
+	require.NoError(t, err)
+	mine := randomKeys(1, 5000)
+	require.NoError(t, x.Store(Holder{Worker: small}, mine[:2500]))
+	require.NoError(t, x.Store(Holder{Worker: small, Medium: CPU}, mine[2500:]))
+	var last []uint64
+	for i := range 3000 {
+		last = randomKeys(uint64(i+10), 300)
+		require.NoError(t, x.Store(Holder{Worker: big}, last))
+		require.NoError(t, x.Store(Holder{Worker: big}, last[:10])) // with copies
+	}
+	s := x.Stats()
+	require.Less(t, s.Bytes, limit*5/4)
+	require.Positive(t, s.Evicted)
+	require.Zero(t, s.Lost)
+	require.Greater(t, s.Blocks, 150_000)
+	ws, err := x.WorkerStats(small)
+	require.NoError(t, err)
+	require.Equal(t, []Held{{GPU, 0, 2500}, {CPU, 0, 2500}}, ws.Held)
+	require.Zero(t, ws.Evicted)
+	var r Result
+	require.NoError(t, x.Match(&Query{Keys: last}, &r))
+	require.Equal(t, 300, r.Workers[0].Combined)
+	bs, err := x.WorkerStats(big)
+	require.NoError(t, err)
+	require.Equal(t, s.Evicted, bs.Evicted)
+	// What was forgotten is unknown when it is removed, and nothing else.
+	for i := range 3000 {
+		require.NoError(t, x.Remove(Holder{Worker: big}, randomKeys(uint64(i+10), 300)))
+	}
+	bs, err = x.WorkerStats(big)
+	require.NoError(t, err)
+	require.EqualValues(t, bs.Evicted, bs.Unmatched)
+	_, err = New(Options{MaxBytes: -1})
+	require.ErrorIs(t, err, ErrOptions)
+	_, err = New(Options{ExpectedBlocks: -1})
+	require.ErrorIs(t, err, ErrOptions)
+}
+
+// TestLimitsOfProfiles: trials T49, T55, T114.
+func TestCheckBlockSize(t *testing.T) {
+	p, err := NewProfile(ProfileOptions{HashUnit: 16, Groups: []Group{{BlockSize: 64}, {Kind: Mamba, BlockSize: 64}}})
+	require.NoError(t, err)
+	for size, ok := range map[int]bool{64: true, 16: true, 0: true, 32: false, 528: false} {
+		err := p.CheckBlockSize(Holder{}, size)
+		require.Equal(t, ok, err == nil, "%d: %v", size, err)
+		require.NoError(t, p.CheckBlockSize(Holder{Group: 1}, size))
+		require.NoError(t, p.CheckBlockSize(Holder{Medium: CPU}, size))
+		require.NoError(t, p.CheckBlockSize(Holder{Group: 7}, size))
+	}
+}
