@@ -10,6 +10,26 @@
 // [Candidate] for each worker from its index and its load signals. A load that
 // nobody measured is unknown, never zero: see [Gauge].
 //
+// # Which policy
+//
+// [KVAtlas] is the default: it predicts each worker's time to first token and
+// charges the fleet for what is computed twice. [Preset] makes the policies of
+// today's routers by name, with their defaults, for moving over without a change
+// of behaviour and for comparing on one trace; package simulate does that.
+// [PrefixLoad] is the simplest that works. [Shadow] runs two side by side.
+//
+// # What stands around a policy
+//
+// Each is a part of its own and works with every policy:
+//
+//   - [InFlight] counts what was sent where and merges it with scraped metrics;
+//   - [Speculation] knows the blocks on their way to a worker before its events;
+//   - [Affinity] pins conversations, keys, responses and prompts;
+//   - [History] and [TextTree] stand in for the index where engines publish no
+//     events.
+//
+// All of them are bounded, safe for concurrent use, and take a clock for tests.
+//
 // # Cost
 //
 // [Policy.Decide] does not allocate once its Decision has been used with as many
