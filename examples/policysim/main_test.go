@@ -37,6 +37,12 @@ func TestJSONLines(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "</svg>")
 
+	saved := filepath.Join(dir, "saved.jsonl")
+	require.NoError(t, os.WriteFile(saved, out.Bytes(), 0o600))
+	out.Reset()
+	require.NoError(t, run([]string{"-summary", saved}, &out, io.Discard))
+	require.Contains(t, out.String(), "| mine | 1 | 2.40 (1.000)")
+
 	out.Reset()
 	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random"}, &out, io.Discard))
 	require.Contains(t, out.String(), "goodput/s")
