@@ -15,8 +15,8 @@ import (
 
 // chosen are the cases that show something of their own and are short.
 var chosen = regexp.MustCompile(`^(edge-values|beyond-int32|negative-placeholder|empty|shorter-than-a-block|` +
-	`plain-vocab-(3|16)|salt-(2|4|empty-string)|lora-200|lora-same-name-and-path|lora\+.*|` +
-	`mm-(one-inside-block|two-in-one-block|same-image-twice-one-block.*)|` +
+	`plain-vocab-(3|16)|salt-(2|empty-string)|lora-same-name-and-path|lora\+.*|` +
+	`mm-same-image-twice-one-block.*|` +
 	`prompt-embeds-float16|lookahead-.*)$`)
 
 func main() {
