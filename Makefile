@@ -8,7 +8,7 @@ BENCH    ?= .
 COUNT    ?= 1
 
 # Modules besides the root and the data (which has no Go code), found by their go.mod.
-NESTED := $(shell find . -name .git -prune -o -name '.venv*' -prune -o -name go.mod -print | sed 's|^\./||; s|/*go\.mod$$||' | grep -vx 'testdata' | grep . | sort)
+NESTED := $(shell find . -name .git -prune -o -name '.venv*' -prune -o -name go.mod -print | sed 's|^\./||; s|/*go\.mod$$||' | grep -v 'testdata$$' | grep . | sort)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo deps test test-root race test-nested fuzz bench lint cross golden golden-check \
