@@ -367,6 +367,10 @@ func (a *InFlight) Load(w WorkerID, l *Load) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tick()
+	return a.load(w, l)
+}
+
+func (a *InFlight) load(w WorkerID, l *Load) error {
 	acc := a.workers[w]
 	if acc == nil {
 		*l = Load{CacheSize: l.CacheSize}
@@ -400,8 +404,11 @@ func (a *InFlight) Load(w WorkerID, l *Load) error {
 // Fill sets the load of every candidate, by ID. Workers that are not known have
 // an unknown load.
 func (a *InFlight) Fill(candidates []Candidate) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tick()
 	for i := range candidates {
-		_ = a.Load(candidates[i].ID, &candidates[i].Load) // unknown is what it then says
+		_ = a.load(candidates[i].ID, &candidates[i].Load) // unknown is what it then says
 	}
 }
 
