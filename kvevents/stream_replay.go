@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -22,8 +23,11 @@ type request struct {
 	verify bool
 	// fresh: start over from what the engine keeps; what is known is cleared
 	// when the first answer shows that it reaches further back.
-	fresh    bool
-	hold     bool // even the next batch waits
+	fresh bool
+	hold  bool // even the next batch waits
+	// proven: an answer agreed with something that we know, so that those which
+	// go beyond it can be believed.
+	proven   bool
 	answered bool // an answer came
 	sawLive  bool // a live batch shows where it may end
 	progress bool // it filled something
@@ -101,6 +105,7 @@ func (s *Stream) ask(now time.Time) {
 		r.From, r.verify, r.hold = s.anchor, true, true
 	}
 	r.sawLive = !s.wait.empty() && !s.behind // what waits is from before what was dropped
+	r.proven = !s.anchored && s.wait.empty() // there is nothing to contradict
 	s.recover, s.behind = false, false
 	s.req = r
 }
@@ -176,14 +181,41 @@ func (s *Stream) Reply(now time.Time, id uint64, r Reply) {
 		return
 	}
 	at, _ := payloadTime(r.Payload)
-	if i, _ := s.wait.find(r.Seq + 1); i < len(s.wait.all) && s.wait.all[i].time < at {
-		// It is newer than live batches with a higher number: they are of a
-		// publisher that died, and the new one answers.
+	if s.contradicts(r, at) {
 		s.otherPublisher(now, at)
+		return
+	}
+	if !s.req.proven {
+		// It begins beyond all we have: a new engine's might too. What waits goes
+		// on, and a replay that begins with the last of it follows.
+		s.endRequest()
+		s.behind = true
+		s.advance(now, false, LossTruncated)
 		return
 	}
 	s.fill(now, r, at, first)
 	s.settle()
+}
+
+// contradicts compares an answer with the live batches that wait: one with the
+// same number must be the same, and none with a higher number can be older, or
+// they are of a publisher that died and a new one answers.
+func (s *Stream) contradicts(r Reply, at float64) bool {
+	i, there := s.wait.find(r.Seq)
+	if there {
+		if !bytes.Equal(s.wait.all[i].payload, r.Payload) {
+			return true
+		}
+		s.req.proven = true
+		i++
+	}
+	if i < len(s.wait.all) {
+		if s.wait.all[i].time < at {
+			return true
+		}
+		s.req.proven = true
+	}
+	return false
 }
 
 // repeated is given an answer that we had: the proof of who is speaking.
@@ -195,9 +227,11 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 		s.otherPublisher(now, at)
 	case known && s.req.verify:
 		s.unsure, s.req.verify, s.req.hold, s.lastConn = false, false, false, s.conn
+		s.req.proven = true
 		s.stats.Duplicates++
 		s.advance(now, false, LossReplayEnd)
 	default:
+		s.req.proven = s.req.proven || known
 		s.stats.Duplicates++
 	}
 }
@@ -218,7 +252,7 @@ func (s *Stream) otherPublisher(now time.Time, at float64) {
 // unverifiable follows a replay that was to begin with a batch we know, and
 // begins later: more was published since than the engine keeps.
 func (s *Stream) unverifiable(now time.Time, seq uint64) {
-	s.req.verify, s.req.hold = false, false
+	s.req.verify, s.req.hold, s.req.proven = false, false, true
 	s.unsure = false // a loss covers it from here on
 	seq = max(seq, s.next)
 	s.lose(now, s.next, seq-1, LossIdentity)
@@ -240,7 +274,7 @@ func (s *Stream) startOver(now time.Time, seq uint64) bool {
 	s.missing, s.unsure = false, false
 	s.prints, s.anchored = fingerprints{}, false
 	s.next, s.base = seq, seq
-	s.req.fresh, s.req.hold = false, false
+	s.req.fresh, s.req.hold, s.req.proven = false, false, true
 	if seq > 0 {
 		s.lose(now, 0, seq-1, LossTruncated)
 	}
