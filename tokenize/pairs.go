@@ -25,7 +25,7 @@ const (
 )
 
 func newPairTable(n int) pairTable {
-	size := max(bits.Len(uint(n)), 3) + 1
+	size := max(bits.Len(uint(n+n/2)), 4)
 	return pairTable{slots: make([]uint64, 1<<size), shift: uint8(64 - size)}
 }
 

@@ -22,7 +22,7 @@ type wordSlot struct {
 }
 
 func newWordTable(n int) wordTable {
-	size := max(bits.Len(uint(n)), 3) + 1
+	size := max(bits.Len(uint(n+n/2)), 4)
 	return wordTable{slots: make([]wordSlot, 1<<size), shift: uint8(64 - size), long: make(map[string]uint32)}
 }
 

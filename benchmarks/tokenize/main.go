@@ -33,7 +33,7 @@ type result struct {
 	Bench  string  `json:"bench"` // what/vocabulary
 	Tokens int     `json:"tokens,omitempty"`
 	Bytes  int     `json:"bytes,omitempty"`
-	MS     float64 `json:"ms"`                    // median of one call
+	MS     float64 `json:"ms"`                    // best of several calls
 	Per    float64 `json:"ms_per_100k,omitempty"` // per 100,000 tokens
 	Wall   float64 `json:"wall_ms,omitempty"`     // fastest call by the clock
 	MBs    float64 `json:"mb_per_s,omitempty"`
@@ -47,7 +47,7 @@ var (
 	folder = flag.String("tokenizers", "../testdata/tokenize/tokenizers", "folder with NAME.json or NAME.json.gz")
 	python = flag.String("python", "", "a Python with tokenizers, tiktoken or litellm installed")
 	only   = flag.String("run", "", "comma-separated vocabularies")
-	rounds = flag.Int("rounds", 15, "timings of each kind; the median counts")
+	rounds = flag.Int("rounds", 15, "timings of each kind; the best counts")
 )
 
 func main() {
@@ -109,8 +109,8 @@ func measure(name, text string) {
 		cold = append(cold, cpu(func() { dst = encode(tok, dst, text) }))
 		coldWall = append(coldWall, time.Since(start))
 	}
-	print(result{Bench: "load/" + name, MS: ms(median(loads)), Heap: heap, Note: "from the file, decompression included where it is zipped"})
-	r := result{Bench: "encode-cold/" + name, Tokens: len(dst), Bytes: len(text), MS: ms(median(cold)), Wall: ms(slices.Min(coldWall))}
+	print(result{Bench: "load/" + name, MS: ms(slices.Min(loads)), Heap: heap, Note: "from the file, decompression included where it is zipped"})
+	r := result{Bench: "encode-cold/" + name, Tokens: len(dst), Bytes: len(text), MS: ms(slices.Min(cold)), Wall: ms(slices.Min(coldWall))}
 	r.rates()
 	r.Note = "first call after load"
 	print(r)
@@ -121,7 +121,7 @@ func measure(name, text string) {
 		warm = append(warm, cpu(func() { dst = encode(tok, dst, text) }))
 		wall = append(wall, time.Since(start))
 	}
-	r = result{Bench: "encode-warm/" + name, Tokens: len(dst), Bytes: len(text), MS: ms(median(warm)), Wall: ms(slices.Min(wall))}
+	r = result{Bench: "encode-warm/" + name, Tokens: len(dst), Bytes: len(text), MS: ms(slices.Min(warm)), Wall: ms(slices.Min(wall))}
 	r.rates()
 	r.Allocs = testing.AllocsPerRun(3, func() { dst = encode(tok, dst, text) })
 	print(r)
@@ -156,7 +156,7 @@ func nextTurn(name string, tok *tokenize.Tokenizer, text string) {
 	if whole := encode(tok, nil, chat.String()+fmt.Sprint("turn ", *rounds-1, " ")+text[:1400]+mark); !slices.Equal(whole, dst) {
 		check(fmt.Errorf("%s: the cache gives other ids", name))
 	}
-	r := result{Bench: "next-turn/" + name, Tokens: len(dst), MS: ms(median(times)), Wall: ms(slices.Min(wall)), Note: "all but about 300 tokens known to the cache"}
+	r := result{Bench: "next-turn/" + name, Tokens: len(dst), MS: ms(slices.Min(times)), Wall: ms(slices.Min(wall)), Note: "all but about 300 tokens known to the cache"}
 	r.Per = r.MS / float64(r.Tokens) * 1e5
 	print(r)
 }
@@ -209,12 +209,6 @@ func cpu(f func()) time.Duration {
 	start := cpuTime()
 	f()
 	return cpuTime() - start
-}
-
-func median(d []time.Duration) time.Duration {
-	d = slices.Clone(d)
-	slices.Sort(d)
-	return d[len(d)/2]
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
