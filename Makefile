@@ -11,7 +11,7 @@ COUNT    ?= 1
 NESTED := $(shell find . -name .git -prune -o -name '.venv*' -prune -o -name go.mod -print | sed 's|^\./||; s|/*go\.mod$$||' | grep -v 'testdata$$' | grep . | sort)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo deps test test-root race test-nested fuzz bench lint cross golden golden-check \
+.PHONY: help demo deps test test-root race test-nested test-pyzmq fuzz bench lint cross golden golden-check \
 	bench-hash bench-peers bench-tokenize bench-policy model-test
 
 help: ## list the targets
@@ -22,7 +22,7 @@ demo: ## route recorded prompts with recorded events, and compare with what the 
 
 # --- tests
 
-test: deps test-nested test-root race ## everything: installs what is missing, nested modules, root without cgo, root with -race
+test: deps test-nested test-pyzmq test-root race ## everything: installs what is missing, nested modules, root without cgo, root with -race
 
 test-root: ## the root module as importers get it: no cgo, nothing installed
 	CGO_ENABLED=0 $(GO) build ./...
@@ -40,6 +40,9 @@ test-nested: ## nested modules, among them the checks of dependencies and of mod
 		echo "# $$dir"; \
 		(cd $$dir && $(GO) vet ./... && $(GO) test -count=1 ./...); \
 	done
+
+test-pyzmq: ## our ZMTP sockets against libzmq's, as Python has them
+	KVATLAS_PYZMQ=$$(kvevents/zmtp/testdata/pyzmq/setup.sh .venv-pyzmq) $(GO) test -count=1 -run PyZMQ ./kvevents/zmtp/
 
 model-test: ## random model test of streams: STEPS=N SEED=S
 	STEPS=$(STEPS) SEED=$(SEED) $(GO) test -count=1 -v -run 'Model' ./kvevents/...
