@@ -115,6 +115,7 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 		PrependScheme  *string   `json:"prepend_scheme"`
 		Split          *bool     `json:"split"`
 		StrRep         *string   `json:"str_rep"` // of old files, ignored by the library too
+		Individual     *bool     `json:"individual_digits"`
 	}
 	if err := strict(fields, &all); err != nil {
 		return unsupported("pre_tokenizer", kind, err.Error())
@@ -150,6 +151,13 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 			p.levels = append(p.levels, splitGPT2)
 		}
 		p.bytes = true
+		return nil
+	case "Digits":
+		if all.Individual != nil && *all.Individual {
+			p.levels = append(p.levels, splitDigit)
+		} else {
+			p.levels = append(p.levels, splitDigitRun)
+		}
 		return nil
 	case "Split":
 		if all.Pattern == nil || all.Behavior == nil || all.Invert == nil {
@@ -195,7 +203,7 @@ func (p *pretokenizer) readSplit(pattern *pattern, behavior string, invert, mark
 	}
 	known, ok := splitters[*pattern.Regex]
 	if !ok {
-		return unsupported("pre_tokenizer.pattern", *pattern.Regex, "only these exact patterns are known: GPT-2, cl100k and Qwen, o200k, DeepSeek-V3")
+		return unsupported("pre_tokenizer.pattern", *pattern.Regex, "only these exact patterns are known: GPT-2, cl100k and Qwen, o200k, tekken, DeepSeek-V3")
 	}
 	switch {
 	case behavior == "Isolated" && !invert:

@@ -32,6 +32,9 @@ const (
 	patternO200k  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	patternTekken = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` +
+		`|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*` +
+		`|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternDigits3  = `\p{N}{1,3}`
 	patternCJK      = `[一-龥぀-ゟ゠-ヿ]+`
 	patternDeepSeek = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" +
@@ -43,6 +46,7 @@ var splitters = map[string]patternSplitter{
 	patternCl100k:   {splitCl100k, true},
 	patternQwen:     {splitQwen, true},
 	patternO200k:    {splitO200k, true},
+	patternTekken:   {splitTekken, true},
 	patternDigits3:  {splitDigits3, false},
 	patternCJK:      {splitCJK, false},
 	patternDeepSeek: {splitDeepSeek, false},
@@ -256,15 +260,26 @@ func newlines(s string, i int) int {
 }
 
 func splitO200k(u *unidata.Tables, s string, i int) (int, int) {
+	return splitO(u, s, i, 3, contraction)
+}
+
+func splitTekken(u *unidata.Tables, s string, i int) (int, int) {
+	return splitO(u, s, i, 1, func(string, int) int { return 0 })
+}
+
+// splitO is o200k's pattern with digits in pieces of up to digits and what
+// may be appended to a word.
+func splitO(u *unidata.Tables, s string, i, digits int, suffix func(s string, i int) int) (int, int) {
 	if i >= len(s) {
 		return len(s), len(s)
 	}
 	class, size := classAt(u, s, i)
 	switch class {
 	case letter:
-		return i, o200kWord(u, s, i)
+		end, _ := o200kMatch(u, s, i)
+		return i, end + suffix(s, end)
 	case digit:
-		return i, upTo(u, s, i+size, 2)
+		return i, upTo(u, s, i+size, digits-1)
 	case newline:
 		return i, whiteSpace(u, s, i, true)
 	}
@@ -274,15 +289,15 @@ func splitO200k(u *unidata.Tables, s string, i int) (int, int) {
 	j := i + size
 	lead, leadLower := o200kMatch(u, s, j)
 	if leadLower {
-		return i, lead + contraction(s, lead)
+		return i, lead + suffix(s, lead)
 	}
 	if class == other && s[i] >= utf8.RuneSelf {
 		if alone, lower := o200kMatch(u, s, i); lower {
-			return i, alone + contraction(s, alone)
+			return i, alone + suffix(s, alone)
 		}
 	}
 	if lead > j {
-		return i, lead + contraction(s, lead)
+		return i, lead + suffix(s, lead)
 	}
 	if class == space {
 		if s[i] != ' ' || j >= len(s) {
@@ -299,11 +314,6 @@ func splitO200k(u *unidata.Tables, s string, i int) (int, int) {
 		j++
 	}
 	return i, j
-}
-
-func o200kWord(u *unidata.Tables, s string, i int) int {
-	end, _ := o200kMatch(u, s, i)
-	return end + contraction(s, end)
 }
 
 // o200kMatch matches U*W+ at i, and when that fails U+W*, where U is
@@ -391,6 +401,18 @@ func splitDigits3(u *unidata.Tables, s string, i int) (int, int) {
 		i += size
 	}
 	return len(s), len(s)
+}
+
+// splitDigit and splitDigitRun are the pre-tokenizer Digits with
+// individual_digits true and false; its digits are \p{N}.
+func splitDigit(u *unidata.Tables, s string, i int) (int, int) {
+	start, _ := splitDigits3(u, s, i)
+	return start, upTo(u, s, start, 1)
+}
+
+func splitDigitRun(u *unidata.Tables, s string, i int) (int, int) {
+	start, _ := splitDigits3(u, s, i)
+	return start, run(u, s, start, digit)
 }
 
 func splitCJK(_ *unidata.Tables, s string, i int) (int, int) {
