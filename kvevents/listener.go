@@ -80,7 +80,8 @@ func (l *listener) read(ctx context.Context, unattributed *atomic.Uint64) {
 	for {
 		if err := l.socket.Recv(ctx, &m); err != nil {
 			if _, lost := errors.AsType[*zmtp.LossError](err); lost {
-				continue // the sequences of those concerned will show it
+				l.dropped() // whose messages they were is not known
+				continue
 			}
 			return
 		}
@@ -99,6 +100,17 @@ func (l *listener) read(ctx context.Context, unattributed *atomic.Uint64) {
 			src.message(time.Now(), m.Peer, msg)
 		}
 		src.mu.Unlock()
+	}
+}
+
+// dropped tells every stream of the socket that messages were lost on our side.
+func (l *listener) dropped() {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, w := range l.workers {
+		for _, src := range w.sources {
+			src.do(func(now time.Time) { src.stream.Dropped(now) })
+		}
 	}
 }
 
