@@ -26,7 +26,7 @@ type prom struct {
 
 // startPrometheus starts the real one. Where it is not installed the test is
 // skipped, except in CI.
-func startPrometheus(t *testing.T, target string) *prom {
+func startPrometheus(t *testing.T, target string, args ...string) *prom {
 	t.Helper()
 	if _, err := exec.LookPath("prometheus"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("needs prometheus: make deps, or Debian's package")
@@ -40,8 +40,8 @@ func startPrometheus(t *testing.T, target string) *prom {
 	l := listen(t)
 	p := &prom{t, l.Addr().String()}
 	l.Close() // for Prometheus, which does not tell a port it chose
-	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
-		"--web.listen-address="+p.address, "--log.level=warn")
+	cmd := exec.Command("prometheus", append(args, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+p.address, "--log.level=warn")...)
 	var log strings.Builder
 	cmd.Stderr, cmd.Stdout = &log, &log
 	require.NoError(t, cmd.Start())
@@ -92,10 +92,15 @@ func (p *prom) series(expr string) (int, error) {
 
 // dashboard is what of a Grafana dashboard asks for data.
 type dashboard struct {
-	UID    string
-	Panels []struct {
-		Title   string
-		Targets []struct{ Expr string }
+	UID, Title string
+	Panels     []struct {
+		Title       string
+		Targets     []struct{ Expr, LegendFormat string }
+		FieldConfig struct {
+			Defaults struct {
+				Custom struct{ Stacking struct{ Mode string } }
+			}
+		}
 	}
 	Templating struct {
 		List []struct {
@@ -129,7 +134,7 @@ func filled(expr, interval string) string {
 var noData = regexp.MustCompile(`kvatlas_speculation_outcomes_total|kvatlas_malformed_events_total`)
 
 // watch starts the example in trouble and a Prometheus that scrapes it.
-func watch(t *testing.T, o options) *prom {
+func watch(t *testing.T, o options, args ...string) *prom {
 	l := listen(t)
 	o.data, o.trouble = "../../testdata", true
 	f, err := newFleet(o, l)
@@ -141,7 +146,7 @@ func watch(t *testing.T, o options) *prom {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	return startPrometheus(t, l.Addr().String())
+	return startPrometheus(t, l.Addr().String(), args...)
 }
 
 // TestPrometheus: a real Prometheus scrapes the example and evaluates every query of

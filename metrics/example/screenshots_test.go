@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"html"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	screenshots = flag.String("screenshots", "", "folder to write pictures of the dashboards to; needs chromium")
+	watchFor    = flag.Duration("watch", 4*time.Minute, "how long to watch the example before the pictures are taken")
+)
+
+// TestScreenshots is no test: it takes the pictures of docs/README.md. They show the
+// queries of the dashboards in Prometheus's own graphs.
+//
+//	go test ./example -run Screenshots -screenshots ../docs -timeout 20m
+func TestScreenshots(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("takes pictures on demand only: -screenshots DIR")
+	}
+	consoles := t.TempDir()
+	all := dashboards(t)
+	for _, d := range all {
+		require.NoError(t, os.WriteFile(filepath.Join(consoles, d.UID+".html"), []byte(console(d)), 0o644))
+	}
+	p := watch(t, options{pace: 400 * time.Millisecond, silent: 10 * time.Second}, "--web.console.templates="+consoles)
+	time.Sleep(*watchFor)
+	for _, d := range all {
+		file := filepath.Join(*screenshots, strings.TrimPrefix(d.UID, "kvatlas-")+".png")
+		out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1",
+			fmt.Sprintf("--window-size=1200,%d", 60+203*((len(d.Panels)+2)/3)), "--virtual-time-budget=20000", "--screenshot="+file,
+			"http://"+p.address+"/consoles/"+d.UID+".html").CombinedOutput()
+		require.NoError(t, err, string(out))
+		info, err := os.Stat(file)
+		require.NoError(t, err)
+		require.Less(t, info.Size(), int64(200<<10), file)
+	}
+}
+
+const consoleHead = `<!doctype html><html><head>
+<link rel="stylesheet" href="/classic/static/rickshaw/rickshaw.min.css">
+<link rel="stylesheet" href="/classic/static/css/prom_console.css">
+<script src="/classic/static/d3/d3.min.js"></script>
+<script src="/classic/static/vendor/rickshaw/vendor/d3.layout.min.js"></script>
+<script src="/classic/static/rickshaw/rickshaw.min.js"></script>
+<script src="/classic/static/jquery/jquery.min.js"></script>
+<script>var PATH_PREFIX = "";</script>
+<script src="/classic/static/js/prom_console.js"></script>
+<style>
+body { font: 13px sans-serif; margin: 12px; } h1 { font-size: 18px; margin: 0 0 8px; }
+.grid { display: grid; grid-template-columns: repeat(3, 1fr); gap: 8px; }
+.panel { border: 1px solid #ccc; height: 185px; overflow: hidden; padding: 4px 6px; } .panel b { font-size: 13px; }
+.legend, .rickshaw_legend { font-size: 10px !important; }
+</style></head><body>
+`
+
+// console is a Prometheus console page with the panels of a dashboard.
+func console(d dashboard) string {
+	var page strings.Builder
+	page.WriteString(consoleHead)
+	fmt.Fprintf(&page, "<h1>%s</h1><div class=grid>\n", html.EscapeString(d.Title))
+	for i, panel := range d.Panels {
+		var exprs, names []string
+		for _, target := range panel.Targets {
+			exprs = append(exprs, filled(target.Expr, "20s"))
+			names = append(names, regexp.MustCompile(`{{(\w+)}}`).ReplaceAllString(target.LegendFormat, "[[ $1 ]]"))
+		}
+		renderer := "line"
+		if panel.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
+			renderer = "area"
+		}
+		options, _ := json.Marshal(map[string]any{"expr": exprs, "name": names, "renderer": renderer, "height": 120, "width": 300,
+			"duration": watchFor.Seconds(), "min": 0, "yAxisTicks": 4, "xTitle": ""})
+		fmt.Fprintf(&page, "<div class=panel><b>%s</b><div id=p%d></div></div>\n<script>(o => { o.node = document.getElementById('p%d'); "+
+			"o.yAxisFormatter = v => v ? PromConsole.NumberFormatter.humanize(v) : '0'; new PromConsole.Graph(o) })(%s)</script>\n",
+			html.EscapeString(panel.Title), i, i, options)
+	}
+	page.WriteString("</div></body></html>\n")
+	return page.String()
+}
