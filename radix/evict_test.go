@@ -9,6 +9,9 @@ import (
 // TestByteLimit: trials T115, T119, T103. A worker that fills the index loses its
 // own blocks, and a small one keeps its own.
 func TestByteLimit(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and minutes long under the race detector")
+	}
 	const limit = 4 << 20
 	x, err := New(Options{MaxBytes: limit})
 	require.NoError(t, err)
