@@ -1,6 +1,7 @@
 // Command kvw replays a recorded workload through KV-cache indexes in Go.
 //
 //	kvw BACKEND MODE FILE
+//	kvw compare RUNS.jsonl
 //
 // MODE: apply1 | apply2 | seq | read1 | read2 | rw | mem, as in the Rust harness.
 // LIMIT=n stops after n stored blocks, QUERIES=n keeps one query in n.
@@ -8,11 +9,14 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,6 +44,15 @@ func env(name string, def uint64) uint64 {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "compare" {
+		compare(os.Args[2])
+		return
+	}
+	if len(os.Args) != 4 || backends[os.Args[1]] == nil {
+		fmt.Fprintf(os.Stderr, "usage: kvw BACKEND MODE FILE\n       kvw compare RUNS.jsonl\nbackends: %s\nmodes: apply1 apply2 seq read1 read2 rw mem\n",
+			strings.Join(slices.Sorted(maps.Keys(backends)), " "))
+		os.Exit(2)
+	}
 	name, mode := os.Args[1], os.Args[2]
 	w := load(os.Args[3])
 	limit, every := env("LIMIT", 1<<62), env("QUERIES", 1)
