@@ -34,6 +34,7 @@ type Chain struct {
 	partial     bool   // LMCache: the last hash was of a partial chunk
 	partialEnd  int    // where that ended
 	partialSize int    // length of the prefix it had
+	localSeed   uint64 // Dynamo: of tokens
 	scratchText []byte // kept for reuse
 
 	enc  encoder
@@ -87,8 +88,11 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 			c.size = copy(c.digest[:], digest)
 		}
 	}
-	if h.era.family == familySeq && blocks > 0 {
-		c.key = binary.BigEndian.Uint64(c.digest[:])
+	if h.era.family == familySeq {
+		c.startSeq()
+		if blocks > 0 {
+			c.key = binary.BigEndian.Uint64(c.digest[:])
+		}
 	}
 	c.enc.cbor, c.enc.sharing = h.opt.Algorithm.cbor(), h.opt.SharedObjects
 	if h.era.family == familyVLLM {

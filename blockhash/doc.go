@@ -30,7 +30,7 @@
 // vLLM from 0.10.2 on is complete: pickle and CBOR, SHA-256 and XXH3-128, LoRA,
 // multimodal items, salts, prompt embeddings, lookahead. SGLang, LMCache and
 // LMCache's server are there by release, Dynamo's and Mooncake's keys of plain
-// prompts by definition; TensorRT-LLM's hashes are opaque. [Schemes] lists the
+// prompts by definition (Dynamo from 1.6 with adapter and salt); TensorRT-LLM's are opaque. [Schemes] lists the
 // eras; all but Dynamo, Mooncake and TensorRT-LLM are tested against answers of
 // the engine itself, kept in the repository's testdata.
 //

@@ -134,7 +134,7 @@ func (h *Hasher) makeRoot() ([]byte, error) {
 		return h.rootLMCache()
 	}
 	h.seqSeed = h.opt.XXH3Seed
-	if h.opt.Scheme.id == dynamo && h.seqSeed == 0 {
+	if h.opt.Scheme.Engine() == "dynamo" && h.seqSeed == 0 {
 		h.seqSeed = DynamoSeed
 	}
 	return nil, nil

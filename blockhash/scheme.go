@@ -39,6 +39,7 @@ const (
 	lmcache047
 	lmcacheServer
 	dynamo
+	dynamo160
 	mooncake
 	tensorrt
 	numSchemes
@@ -72,6 +73,8 @@ type era struct {
 	eventLoRA     bool // events name the adapter
 	// LMCache only.
 	folded bool // prefix is the first 8 bytes of the digest as an integer
+	// Dynamo only.
+	seqNamespace bool // adapter and salt change the seed of tokens
 }
 
 type embedsRule uint8
@@ -127,8 +130,10 @@ var eras = [numSchemes]era{
 	lmcacheServer: {engine: "lmcache-server", family: familyServer, since: version{0, 3, 15}, last: version{0, 5, 6},
 		extras: "digests as prefix, BLAKE3", xxhash: true},
 
-	dynamo: {engine: "dynamo", family: familySeq, since: version{0, 1, 0}, last: version{1, 6, 1},
+	dynamo: {engine: "dynamo", family: familySeq, since: version{0, 1, 0}, last: version{1, 5, 0},
 		extras: "XXH3-64 of tokens, chained, seed 1337"},
+	dynamo160: {engine: "dynamo", family: familySeq, since: version{1, 6, 0}, last: version{1, 6, 1},
+		extras: "adapter and salt in the seed", seqNamespace: true},
 	mooncake: {engine: "mooncake", family: familySeq, since: version{0, 1, 0}, last: version{0, 3, 13},
 		extras: "RFC 1527: XXH3-64 of tokens, chained"},
 	tensorrt: {engine: "tensorrt-llm", family: familyOpaque, since: version{0, 0, 0}, last: version{99, 0, 0},

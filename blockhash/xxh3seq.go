@@ -8,7 +8,9 @@ import (
 
 // stepSeq hashes as Mooncake's RFC 1527 and Dynamo do: local = XXH3-64 of the
 // block's ids as u32 little-endian, key_0 = local_0, key_i = XXH3-64 of
-// key_(i-1) and local_i, both little-endian; all with one seed.
+// key_(i-1) and local_i, both little-endian; all with one seed, but that Dynamo
+// adds hashes of adapter and salt to the seed of tokens (compute_salt_hash of
+// its crate dynamo-kv-hashing 1.6.1).
 func (c *Chain) stepSeq() bool {
 	start := c.done()
 	end := start + c.h.opt.BlockSize
@@ -25,7 +27,7 @@ func (c *Chain) stepSeq() bool {
 		b.tokens(c.narrow.at(start, end))
 	}
 	seed := c.h.seqSeed
-	local := xxh3.HashSeed(*b, seed)
+	local := xxh3.HashSeed(*b, c.localSeed)
 	if c.blocks == 0 {
 		c.key = local
 	} else {
@@ -40,14 +42,27 @@ func (c *Chain) stepSeq() bool {
 	return true
 }
 
-// checkSeq refuses adapters and salts: Dynamo derives another seed from them,
-// which is not reproduced here.
+// startSeq sets the seed of tokens.
+func (c *Chain) startSeq() {
+	c.localSeed = c.h.seqSeed
+	if p := &c.prompt; c.h.era.seqNamespace {
+		if p.LoRA != nil && p.LoRA.Name != "" {
+			c.localSeed += xxh3.HashStringSeed(p.LoRA.Name, 0)
+		}
+		if p.CacheSalt != "" {
+			c.localSeed += xxh3.HashStringSeed(p.CacheSalt, 1)
+		}
+	}
+}
+
+// checkSeq refuses adapters and salts where what they do is not known.
 func (h *Hasher) checkSeq(p *Prompt) error {
 	switch {
+	case h.era.seqNamespace:
 	case p.LoRA != nil:
-		return promptError("LoRA", -1, "%v derives a seed from the adapter, which is not known here", h.opt.Scheme)
+		return promptError("LoRA", -1, "%v has no known rule for adapters", h.opt.Scheme)
 	case p.CacheSalt != "":
-		return promptError("CacheSalt", -1, "%v derives a seed from the namespace, which is not known here", h.opt.Scheme)
+		return promptError("CacheSalt", -1, "%v has no known rule for salts", h.opt.Scheme)
 	}
 	return h.checkPlain(p)
 }

@@ -61,3 +61,41 @@ func TestSeq(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, keys, 2)
 }
+
+// Vectors in the tests of Dynamo's crate dynamo-tokens 1.6.1 (published).
+func TestDynamoPublished(t *testing.T) {
+	for _, release := range []string{"1.0.0", "1.6.1"} {
+		scheme, err := SchemeFor("dynamo", release)
+		require.NoError(t, err)
+		h := mustNew(t, Options{Scheme: scheme, BlockSize: 4})
+		require.Equal(t, []uint64{14643705804678351452, 4945711292740353085, 12583592247330656132}, keysOf(t, h, &Prompt{Tokens: seq(1, 12)}))
+	}
+}
+
+// TestDynamoNamespaces: adapter and salt are added to the seed of tokens, not
+// to that of the chain (compute_salt_hash of dynamo-kv-hashing 1.6.1).
+func TestDynamoNamespaces(t *testing.T) {
+	scheme, err := SchemeFor("dynamo", "1.6.1")
+	require.NoError(t, err)
+	h := mustNew(t, Options{Scheme: scheme, BlockSize: 1})
+	for _, p := range []Prompt{{LoRA: &LoRA{Name: "a"}}, {CacheSalt: "a"}, {LoRA: &LoRA{Name: "a"}, CacheSalt: "b"}, {LoRA: &LoRA{}}} {
+		p.Tokens = []uint32{7, 9}
+		seed := uint64(1337)
+		if p.LoRA != nil && p.LoRA.Name != "" {
+			seed += xxh3.HashStringSeed(p.LoRA.Name, 0)
+		}
+		if p.CacheSalt != "" {
+			seed += xxh3.HashStringSeed(p.CacheSalt, 1)
+		}
+		first := xxh3.HashSeed([]byte{7, 0, 0, 0}, seed)
+		second := xxh3.HashSeed([]byte{9, 0, 0, 0}, seed)
+		second = xxh3.HashSeed(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, first), second), 1337)
+		require.Equal(t, []uint64{first, second}, keysOf(t, h, &p))
+	}
+	_, err = h.AppendKeys(nil, &Prompt{Items: []Item{{"i", 0, 1}}})
+	require.ErrorIs(t, err, ErrPrompt)
+	old, err := SchemeFor("dynamo", "1.0.0")
+	require.NoError(t, err)
+	_, err = mustNew(t, Options{Scheme: old, BlockSize: 1}).AppendKeys(nil, &Prompt{CacheSalt: "s"})
+	require.ErrorIs(t, err, ErrPrompt)
+}
