@@ -3,10 +3,14 @@
 //
 // They are not Go's: its regular expressions have newer tables than package
 // unicode (16.0 against 15.0 in Go 1.26), its normalizers older ones (9.0).
-// tables.go is generated from answers of the library itself.
+// tables.bin is generated from answers of the library itself.
 package unidata
 
-import "sync"
+import (
+	_ "embed"
+	"encoding/binary"
+	"sync"
+)
 
 //go:generate go run ./gen
 
@@ -37,10 +41,8 @@ const (
 	L = Lu | Ll | Lt | Lm | Lo
 )
 
-type classRange struct {
-	flag   Flags
-	ranges []rune // first, last, first, last...
-}
+// classes are the flags in the order of tables.bin.
+var classes = [...]Flags{Lu, Ll, Lt, Lm, Lo, N, M, P, S, Han, Space, Word}
 
 const (
 	blockBits = 7
@@ -71,29 +73,65 @@ func (t *Tables) Flags(r rune) Flags {
 	return t.blocks[t.index[r>>blockBits]][r&(blockSize-1)]
 }
 
-func build() *Tables {
-	t := &Tables{
-		class:     make(map[rune]uint8),
-		canonical: mapping(decompose),
-		compat:    mapping(compat),
-		composite: make(map[[2]rune]rune, len(compose)),
-		lower:     mapping(lower),
+//go:embed tables.bin
+var tables string
+
+// sections reads tables.bin: each section is the number of its values, then
+// each value's difference from the one before, as varints.
+type sections struct{ rest []byte }
+
+func (s *sections) next() []rune {
+	count, n := binary.Uvarint(s.rest)
+	s.rest = s.rest[n:]
+	values := make([]rune, count)
+	before := rune(0)
+	for i := range values {
+		difference, n := binary.Varint(s.rest)
+		s.rest = s.rest[n:]
+		before += rune(difference)
+		values[i] = before
 	}
+	return values
+}
+
+// mapping reads code points, lengths, and what they map to.
+func (s *sections) mapping() map[rune][]rune {
+	points, lengths, to := s.next(), s.next(), s.next()
+	m := make(map[rune][]rune, len(points))
+	for i, r := range points {
+		n := lengths[i]
+		m[r], to = to[:n:n], to[n:]
+	}
+	return m
+}
+
+func build() *Tables {
+	s := sections{[]byte(tables)}
 	flags := make([]Flags, 0x110000)
-	for _, c := range classRanges {
-		for i := 0; i < len(c.ranges); i += 2 {
-			for r := c.ranges[i]; r <= c.ranges[i+1]; r++ {
-				flags[r] |= c.flag
+	for _, flag := range classes {
+		ranges := s.next()
+		for i := 0; i < len(ranges); i += 2 {
+			for r := ranges[i]; r <= ranges[i+1]; r++ {
+				flags[r] |= flag
 			}
 		}
 	}
-	for _, c := range combining {
-		for r := c[0]; r <= c[1]; r++ {
-			t.class[r] = uint8(c[2])
-		}
+	t := &Tables{
+		canonical: s.mapping(),
+		compat:    s.mapping(),
+		lower:     s.mapping(),
+		composite: make(map[[2]rune]rune),
+		class:     make(map[rune]uint8),
 	}
-	for _, c := range compose {
-		t.composite[[2]rune{c[0], c[1]}] = c[2]
+	first, second, joined := s.next(), s.next(), s.next()
+	for i := range first {
+		t.composite[[2]rune{first[i], second[i]}] = joined[i]
+	}
+	from, to, class := s.next(), s.next(), s.next()
+	for i := range from {
+		for r := from[i]; r <= to[i]; r++ {
+			t.class[r] = uint8(class[i])
+		}
 	}
 	t.markNormalForms(flags)
 
@@ -109,15 +147,4 @@ func build() *Tables {
 		t.index[i] = n
 	}
 	return t
-}
-
-// mapping reads runs of (length, code point, mapping...).
-func mapping(list []rune) map[rune][]rune {
-	m := make(map[rune][]rune)
-	for len(list) > 0 {
-		n := 2 + list[0]
-		m[list[1]] = list[2:n:n]
-		list = list[n:]
-	}
-	return m
 }
