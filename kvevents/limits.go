@@ -5,7 +5,7 @@ package kvevents
 // are per batch.
 type Limits struct {
 	PayloadBytes int // default 64 MiB
-	Events       int // default 262,144
+	Events       int // default 131,072, at about 400 bytes each
 	Hashes       int // default 2,097,152
 	Tokens       int // default 33,554,432, lookahead included
 	ExtraKeys    int // default 1,048,576
@@ -18,7 +18,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	def(&l.PayloadBytes, 64<<20)
-	def(&l.Events, 1<<18)
+	def(&l.Events, 1<<17)
 	def(&l.Hashes, 1<<21)
 	def(&l.Tokens, 1<<25)
 	def(&l.ExtraKeys, 1<<20)
