@@ -1,6 +1,9 @@
 package chat
 
-import "slices"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Config is the chat part of a tokenizer_config.json.
 type Config struct {
@@ -25,55 +28,41 @@ var tokenNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "p
 // name. Where a template uses one that has no text in the file,
 // [Config.Missing] names it: its text must then come from the engine.
 func LoadConfig(data []byte, jinja string) (*Config, error) {
-	v, err := ParseJSON(data)
-	if err != nil {
-		return nil, err
-	}
-	d, ok := v.(*Dict)
-	if !ok {
-		return nil, &JSONError{0, "no object"}
+	var file map[string]json.RawMessage
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, &JSONError{0, "tokenizer_config.json: " + err.Error()}
 	}
 	c := &Config{Template: jinja, SpecialTokens: map[string]string{}}
 	for _, name := range tokenNames {
-		switch t, _ := d.Get(name); t := t.(type) {
-		case string:
-			c.SpecialTokens[name] = t
-		case *Dict:
-			if s, ok := t.Get("content"); ok {
-				c.SpecialTokens[name], _ = s.(string)
-			}
+		var token *string
+		var added struct{ Content *string }
+		if json.Unmarshal(file[name], &token) != nil && json.Unmarshal(file[name], &added) == nil {
+			token = added.Content
+		}
+		if token != nil {
+			c.SpecialTokens[name] = *token
 		}
 	}
-	switch t, _ := d.Get("chat_template"); t := t.(type) {
-	case string:
-		if jinja == "" {
-			c.Template = t
+	var text string
+	var list []struct{ Name, Template string }
+	if json.Unmarshal(file["chat_template"], &text) != nil {
+		_ = json.Unmarshal(file["chat_template"], &list) // neither: none
+	}
+	for _, t := range list {
+		switch t.Name {
+		case "tool_use":
+			c.ToolTemplate = t.Template
+		case "default":
+			text = t.Template
 		}
-	case *List:
-		c.named(t, jinja)
+	}
+	if jinja == "" {
+		c.Template = text
 	}
 	if c.Template == "" {
 		return nil, ErrNoTemplate
 	}
 	return c, nil
-}
-
-func (c *Config) named(list *List, jinja string) {
-	for _, e := range list.Items {
-		d, ok := e.(*Dict)
-		if !ok {
-			continue
-		}
-		name, _ := d.Get("name")
-		text, _ := d.Get("template")
-		s, _ := text.(string)
-		switch {
-		case name == "tool_use":
-			c.ToolTemplate = s
-		case name == "default" && jinja == "":
-			c.Template = s
-		}
-	}
 }
 
 // Missing names the special tokens that a template of c uses and that the

@@ -7,7 +7,7 @@ import (
 )
 
 func TestLoadConfig(t *testing.T) {
-	c, err := LoadConfig([]byte(`{"bos_token": {"content": "<s>", "lstrip": false}, "eos_token": null,
+	c, err := LoadConfig([]byte(`{"model_max_length": 1000000000000000019884624838656, "bos_token": {"content": "<s>", "lstrip": false}, "eos_token": null,
 		"chat_template": [{"name": "default", "template": "{{ bos_token }}d{{ pad_token }}"}, {"name": "tool_use", "template": "t"}]}`), "")
 	require.NoError(t, err)
 	require.Equal(t, "t", c.ToolTemplate)
