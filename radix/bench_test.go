@@ -114,3 +114,50 @@ func BenchmarkClear(b *testing.B) {
 	b.ReportMetric(float64(clearing.Microseconds())/float64(n), "clear-us")
 	b.ReportMetric(float64(tidying.Microseconds())/float64(n), "tidy-us")
 }
+
+// BenchmarkChurn stores and evicts b.N blocks at a constant occupancy of half a
+// million, prompts of 300 blocks, deepest first; -benchtime 100000000x is the
+// soak. Memory must stay where it was after the first tenth.
+func BenchmarkChurn(b *testing.B) {
+	const held, prompt = 500_000, 300
+	x, ids := benchIndex(b, 8, ProfileOptions{HashUnit: 16})
+	type stored struct {
+		h    Holder
+		from uint64
+	}
+	var queue []stored
+	keys := make([]uint64, prompt)
+	fill := func(from uint64, backwards bool) {
+		for i := range keys {
+			at := i
+			if backwards {
+				at = prompt - 1 - i
+			}
+			keys[at] = (from+uint64(i))*0xbf58476d1ce4e5b9 ^ 0x5bd1e995
+		}
+	}
+	blocks, next, early := 0, uint64(1), 0
+	b.ReportAllocs()
+	for b.Loop() {
+		if blocks++; blocks%prompt != 0 {
+			continue
+		}
+		h := Holder{Worker: ids[int(next/prompt)%len(ids)]}
+		fill(next, false)
+		_ = x.Store(h, keys)
+		queue = append(queue, stored{h, next})
+		next += prompt
+		if len(queue)*prompt > held {
+			fill(queue[0].from, true)
+			_ = x.Remove(queue[0].h, keys)
+			queue = queue[1:]
+		}
+		if early == 0 && blocks > max(2*held, b.N/10) {
+			early = x.Stats().Bytes
+		}
+	}
+	s := x.Stats()
+	b.ReportMetric(float64(early), "early-bytes")
+	b.ReportMetric(float64(s.Bytes), "late-bytes")
+	b.ReportMetric(float64(s.Unmatched+s.Lost), "faults")
+}
