@@ -19,6 +19,9 @@ func TestOffsets(t *testing.T) {
 			tok := loadGolden(t, name)
 			wrong, compared := 0, 0
 			for i, want := range strings.Fields(string(golden.Read(t, file))) {
+				if raceEnabled && i%10 != 0 {
+					continue
+				}
 				text := p.text(i)
 				tokens, err := tok.AppendTokens(nil, text, EncodeOptions{})
 				require.NoError(t, err)
@@ -42,7 +45,7 @@ func TestOffsets(t *testing.T) {
 				}
 			}
 			require.Zero(t, wrong, "of %d", compared)
-			require.Greater(t, compared, 4000)
+			require.Greater(t, compared, 400)
 		})
 	}
 }

@@ -48,6 +48,23 @@ func TestConcurrentSafe(t *testing.T) {
 	wg.Wait()
 }
 
+// TestTwoModels is trial T123: each model has its own tokenizer, however
+// their use alternates.
+func TestTwoModels(t *testing.T) {
+	p := loadPools(t)
+	names := []string{"tiny", "mistral-v3"}
+	both := []*Tokenizer{loadGolden(t, names[0]), loadGolden(t, names[1])}
+	for i := range 200 {
+		for k, name := range names {
+			if i%50 == 0 {
+				require.Equal(t, ids(t, loadGolden(t, name), p.text(i)), ids(t, both[k], p.text(i)))
+			}
+			require.NotNil(t, ids(t, both[k], "a"))
+		}
+	}
+	require.NotEqual(t, ids(t, both[0], "a b"), ids(t, both[1], "a b"))
+}
+
 // TestLimitIsPerTokenizer is the other half of trial T135: what one
 // tokenizer limits never affects another, and a refused text leaves dst.
 func TestLimitIsPerTokenizer(t *testing.T) {
