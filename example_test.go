@@ -29,7 +29,10 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	payload, _ := base64.StdEncoding.DecodeString(message) // the last frame of replica-b's message
+	payload, err := base64.StdEncoding.DecodeString(message) // the last frame of replica-b's message
+	if err != nil {
+		log.Fatal(err)
+	}
 	if err := atlas.Apply("replica-b", payload); err != nil {
 		log.Fatal(err)
 	}
