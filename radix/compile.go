@@ -218,7 +218,7 @@ func (p *Profile) place(l layout, group int16) {
 	p.layouts[at] = l
 }
 
-// partialByDefault is the engine's own choice (contract/hits.md, 4.1).
+// partialByDefault is the engine's own choice (testdata/vllm/truth/RULES.md, 4.1).
 func (p *Profile) partialByDefault() bool {
 	if !p.release.atLeast(0, 26) {
 		return false

@@ -13,7 +13,7 @@
 //
 // The index counts, for each (worker, medium, group), the copies of every key:
 // engines announce equal blocks copy by copy and remove them copy by copy
-// (contract/hits.md, section 2). A removal of something that is not held is
+// (testdata/vllm/truth/RULES.md, section 2). A removal of something that is not held is
 // counted in [Stats] and changes nothing. One index is one hash domain: put
 // models, hash schemes or tenants that must not see each other into an index
 // each.

@@ -6,7 +6,7 @@ import (
 )
 
 // The external hit: what an offload connector adds to the local one. These are
-// the rules of contract/tiers.md. Unlike the local rules they go group by group,
+// the rules of testdata/vllm/tiers/README.md. Unlike the local rules they go group by group,
 // so that rows has one row a group here, of the connector's media.
 
 // load is one group as the offload connector sees it.

@@ -144,6 +144,7 @@ func (x *Index) match(q *Query, r *Result) (*view, error) {
 	}
 	w := &r.walk
 	cell := x.epochs.enter(&w.cell)
+	defer x.epochs.leave(cell) // a Source may panic
 	v := x.view.Load()
 	w.ids = v.ids
 	w.keys, w.source, w.buffer = q.Keys, q.Source, w.buffer[:0]
@@ -151,7 +152,6 @@ func (x *Index) match(q *Query, r *Result) (*view, error) {
 	w.looked = 0
 	w.ends = w.ends[:0]
 	x.walk(w)
-	x.epochs.leave(cell)
 	r.Keys = w.looked
 	return v, nil
 }

@@ -81,7 +81,7 @@ const (
 )
 
 // Connector is the offload connector of an engine. It decides how blocks beyond
-// the device pool are loaded (contract/tiers.md).
+// the device pool are loaded (testdata/vllm/tiers/README.md).
 type Connector uint8
 
 const (

@@ -230,7 +230,7 @@ func TestRandomAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestClosedForm compares the search with the one sentence of contract/hits.md
+// TestClosedForm compares the search with the one sentence of testdata/vllm/truth/RULES.md
 // 4.1, which must agree wherever no layout is the draft's.
 func TestClosedForm(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// reference reads contract/hits.md 4 and contract/tiers.md step by step, one
+// reference reads testdata/vllm/truth/RULES.md 4 and testdata/vllm/tiers/README.md step by step, one
 // presence at a time, in the words and the order of those texts.
 type reference struct {
 	v       int // minor release, 0.x

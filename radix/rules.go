@@ -21,7 +21,7 @@ func (r row) leading() int {
 	return len(r) << 6
 }
 
-// The rules of contract/hits.md, section 4, as pure functions of presence rows,
+// The rules of testdata/vllm/truth/RULES.md, section 4, as pure functions of presence rows,
 // one a layout. Names follow that text.
 
 // blocks returns how many whole blocks from the start are present, at most max.

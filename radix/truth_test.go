@@ -15,7 +15,7 @@ import (
 )
 
 // tooHigh are the queries that no consumer of these events can predict (README
-// of the traces, "Misses"; contract/hits.md 4.4, cases 1 and 2): events before
+// of the traces, "Misses"; testdata/vllm/truth/RULES.md 4.4, cases 1 and 2): events before
 // 0.20 do not name their group, and full reports look like further copies. The
 // value is what the events say.
 var tooHigh = map[string]int{
