@@ -1,7 +1,7 @@
 package kvevents
 
-// Positions after the type name in the array form (contract: events on the
-// wire). vLLM 0.10.2 to 0.23 and SGLang to 0.5.19 send a leading part of them.
+// Positions after the type name in the array form (testdata/vllm/server/README.md
+// and testdata/sglang/README.md). vLLM 0.10.2 to 0.23 and SGLang to 0.5.19 send a leading part of them.
 var (
 	storedPositions = [...]Field{FieldHashes, FieldParent, FieldTokens, FieldBlockSize, FieldLoRAID,
 		FieldMedium, FieldLoRAName, FieldExtraKeys, FieldGroup, FieldSpecKind, FieldWindow}

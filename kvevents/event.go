@@ -52,7 +52,7 @@ const (
 )
 
 // ExtraKey is one extra key of a block as the event carries it: untagged in
-// every release so far (contract: events on the wire). What it stands for
+// every release so far (testdata/vllm/server/README.md). What it stands for
 // follows from its kind and place: with a LoRA name set the first text of a
 // block is the adapter; remaining text is the salt.
 type ExtraKey struct {

@@ -14,7 +14,7 @@ type Form struct {
 	digest int
 }
 
-// era is one row of the tables in the contract (events on the wire; SGLang's
+// era is one row of the tables in testdata (vllm/server/README.md; SGLang's
 // frames).
 type era struct {
 	engine string

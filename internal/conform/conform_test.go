@@ -76,7 +76,7 @@ func TestServer(t *testing.T) {
 	require.Equal(t, 451, requests)
 }
 
-// documented are the look-ups that events cannot tell (contract, "Is the event
+// documented are the look-ups that events cannot tell (testdata/vllm/truth/RULES.md, "Is the event
 // stream sufficient?"): bound = several groups that the events of the release do
 // not name, or full reports, where the prediction is an upper bound; late =
 // events were still inside the engine; unknown = matched by content with

@@ -12,8 +12,8 @@
 // equal blocks can be held twice and are announced and removed copy by copy,
 // a look-up is capped at all tokens but one, window groups keep and announce
 // only what the window needs, and a CPU tier announces its copies one step
-// late and by hash alone, as engines do (contract: events on the wire, offload
-// tiers). What it holds can be asked at any time, so that a consumer can be
+// late and by hash alone, as engines do (testdata/vllm/server/README.md and
+// testdata/vllm/tiers/README.md). What it holds can be asked at any time, so that a consumer can be
 // compared with the truth.
 //
 // It is meant for tests of any kind, also outside this module. It is not an

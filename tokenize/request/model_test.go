@@ -168,7 +168,7 @@ func (f encoderFunc) AppendIDs(dst []uint32, text string, o tokenize.EncodeOptio
 	return append(dst, f(text, o)...), nil
 }
 
-// Who adds special tokens: contract/tokenize.md section 6, and for responses
+// Who adds special tokens: vLLM 0.32, protocol.py of each endpoint, and for responses
 // vLLM's ResponsesRequest.build_tok_params. Trial T126 (vllm-project/vllm#55288).
 func TestSpecialTokens(t *testing.T) {
 	m, _ := tiny(t)
