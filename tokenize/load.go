@@ -19,9 +19,9 @@ import (
 // LoadFile is [Load] of the file of that name. Gzip is recognized by its
 // content. When there is no such file, name with ".gz" is tried.
 func LoadFile(name string, o Options) (*Tokenizer, error) {
-	data, err := os.ReadFile(name)
+	data, err := readLimited(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		if zipped, zerr := os.ReadFile(name + ".gz"); zerr == nil {
+		if zipped, zerr := readLimited(name + ".gz"); zerr == nil {
 			data, err = zipped, nil
 		}
 	}
@@ -33,6 +33,16 @@ func LoadFile(name string, o Options) (*Tokenizer, error) {
 		return nil, fmt.Errorf("%w (in %s)", err, name)
 	}
 	return t, nil
+}
+
+// readLimited reads one byte more than the limit at most, which Load refuses.
+func readLimited(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
 }
 
 // Load reads a tokenizer.json, plain or gzipped. data must not change during
@@ -122,6 +132,10 @@ func (t *Tokenizer) compile(f *file, s *scanner, o Options) error {
 	return t.compileAdded(f)
 }
 
+// maxAddedBytes bounds an added token, and so the time that a text of nothing
+// but beginnings of one takes.
+const maxAddedBytes = 4096
+
 // compileAdded builds the matchers, after checking that every token has the
 // id that the library would give it: it takes no notice of the file's.
 func (t *Tokenizer) compileAdded(f *file) error {
@@ -135,6 +149,9 @@ func (t *Tokenizer) compileAdded(f *file) error {
 		part := fmt.Sprintf("added_tokens[%d]", i)
 		if a.content == "" {
 			continue // the library ignores it
+		}
+		if len(a.content) > maxAddedBytes {
+			return unsupported(part, a.content, fmt.Sprintf("longer than %d bytes", maxAddedBytes))
 		}
 		if before, ok := seen[a.content]; ok {
 			if before != a {

@@ -7,3 +7,6 @@ import "unsafe"
 // view returns b as a string without copying. The caller must not change b
 // while the string is in use, nor keep the string longer than b.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// viewCopies says that view allocates.
+const viewCopies = false
