@@ -72,6 +72,25 @@ func TestDynamoPublished(t *testing.T) {
 	}
 }
 
+// TestDynamoCrate: what compute_seq_hash_for_block of crate dynamo-kv-router
+// 1.6.1 gave for the ids 0, 7919, ... 39*7919 (benchmarks/hash/rust, "vectors").
+func TestDynamoCrate(t *testing.T) {
+	scheme, err := SchemeFor("dynamo", "1.6.1")
+	require.NoError(t, err)
+	var ids []uint32
+	for i := range uint32(40) {
+		ids = append(ids, i*7919)
+	}
+	for block, want := range map[int][]uint64{
+		1:  {16451421758532862321, 3502212205722424560, 16668888318341037368, 18124371293083017664},
+		4:  {2549612451876491239, 3669287487725607340, 6535926926665701220, 501653680270581777},
+		16: {18048930289670594939, 8523913590584316653},
+	} {
+		keys := keysOf(t, mustNew(t, Options{Scheme: scheme, BlockSize: block}), &Prompt{Tokens: ids})
+		require.Equal(t, want, keys[:len(want)])
+	}
+}
+
 // TestDynamoNamespaces: adapter and salt are added to the seed of tokens, not
 // to that of the chain (compute_salt_hash of dynamo-kv-hashing 1.6.1).
 func TestDynamoNamespaces(t *testing.T) {
