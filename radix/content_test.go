@@ -114,7 +114,11 @@ func TestContentCollisions(t *testing.T) {
 // TestContentRandom holds a random stream against the rule itself: a content
 // key is held where every hash seen under it is, and none of these is torn.
 func TestContentRandom(t *testing.T) {
-	for seed := range uint64(200) {
+	seeds := uint64(200)
+	if raceEnabled {
+		seeds = 40
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 4))
 		x, c, h := contentIndex(t, 0)
 		count := map[uint64]int{}
