@@ -18,6 +18,7 @@ const (
 	undecodable
 	unplaced
 	contradicted
+	limited
 	predictions
 	predictionTokens
 	memoSpans
@@ -90,6 +91,8 @@ var described = [numMetrics]struct {
 		"KV blocks of a worker with a random hash seed that could not be placed for want of tokens or extra keys, and match no prompt."},
 	contradicted: {"kvatlas_worker_contradicted", gauge, []string{"worker"},
 		"1 when a worker's events contradict its description, such as hashes of another algorithm, seed or block size (a parity mismatch): nothing is matched there."},
+	limited: {"kvatlas_worker_limited", gauge, []string{"worker"},
+		"1 when a worker's engine is of a release whose events are known to be wrong in some case, so that what is known of its cache may be too."},
 
 	predictions: {"kvatlas_predictions_total", counter, []string{"worker", "result"},
 		"Requests whose predicted cached tokens equalled (exact), exceeded (over) or fell short of (under) what the engine reported."},

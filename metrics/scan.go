@@ -115,6 +115,7 @@ func (s *scan) worker(w *kvatlas.WorkerSnapshot, media bounded) {
 	s.count(undecodable, e.Undecodable, name)
 	s.count(unplaced, e.Unplaced, name)
 	s.is(contradicted, e.Contradiction != "", name)
+	s.is(limited, e.Limitation != "", name)
 	if s.in.Subscriber == nil {
 		s.count(lost, e.LostBatches, name)
 	}

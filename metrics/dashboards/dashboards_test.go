@@ -95,7 +95,8 @@ var boards = []board{
 			queries: []query{{"sum by (worker) (rate(kvatlas_index_unmatched_removals_total{W}[$__rate_interval]))", "{{worker}}"}}},
 		{title: "Blocks without a place", about: "Blocks of workers with a random hash seed that cannot be matched.", unit: "cps",
 			queries: []query{{"sum by (worker) (rate(kvatlas_unplaced_blocks_total{W}[$__rate_interval]))", "{{worker}}"}}},
-		{title: "Misdescribed workers", about: "1 where events contradict the description.", queries: []query{{"max by (worker) (kvatlas_worker_contradicted{W})", "{{worker}}"}}},
+		{title: "Misdescribed workers", about: "1 where events contradict the description, or the engine's release is known to publish wrong events in some case.", queries: []query{
+			{"max by (worker) (kvatlas_worker_contradicted{W})", "{{worker}}"}, {"max by (worker) (kvatlas_worker_limited{W}) > 0", "{{worker}}: release"}}},
 		{title: "Speculation", about: "What became of blocks that were expected of requests under way, where the caller exports its speculation.", unit: "cps",
 			queries: []query{{"sum by (result) (rate(kvatlas_speculation_outcomes_total{F}[$__rate_interval]))", "{{result}}"}}},
 	}},

@@ -131,7 +131,7 @@ func filled(expr, interval string) string {
 }
 
 // noData are queries for which the example has nothing to show.
-var noData = regexp.MustCompile(`kvatlas_speculation_outcomes_total|kvatlas_malformed_events_total`)
+var noData = regexp.MustCompile(`kvatlas_speculation_outcomes_total|kvatlas_malformed_events_total|kvatlas_worker_limited`)
 
 // watch starts the example in trouble and a Prometheus that scrapes it.
 func watch(t *testing.T, o options, args ...string) *prom {

@@ -31,15 +31,16 @@ func TestScreenshots(t *testing.T) {
 	}
 	consoles := t.TempDir()
 	all := dashboards(t)
-	for _, d := range all {
-		require.NoError(t, os.WriteFile(filepath.Join(consoles, d.UID+".html"), []byte(console(d)), 0o644))
-	}
-	p := watch(t, options{pace: 400 * time.Millisecond, silent: 10 * time.Second}, "--web.console.templates="+consoles)
+	p := watch(t, options{pace: 200 * time.Millisecond, silent: 10 * time.Second}, "--web.console.templates="+consoles)
 	time.Sleep(*watchFor)
+	end := time.Now()
+	for _, d := range all {
+		require.NoError(t, os.WriteFile(filepath.Join(consoles, d.UID+".html"), []byte(console(d, end)), 0o644))
+	}
 	for _, d := range all {
 		file := filepath.Join(*screenshots, strings.TrimPrefix(d.UID, "kvatlas-")+".png")
 		out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1",
-			fmt.Sprintf("--window-size=1200,%d", 60+203*((len(d.Panels)+2)/3)), "--virtual-time-budget=20000", "--screenshot="+file,
+			fmt.Sprintf("--window-size=1200,%d", 60+203*((len(d.Panels)+2)/3)), "--virtual-time-budget=8000", "--screenshot="+file,
 			"http://"+p.address+"/consoles/"+d.UID+".html").CombinedOutput()
 		require.NoError(t, err, string(out))
 		info, err := os.Stat(file)
@@ -65,8 +66,8 @@ body { font: 13px sans-serif; margin: 12px; } h1 { font-size: 18px; margin: 0 0 
 </style></head><body>
 `
 
-// console is a Prometheus console page with the panels of a dashboard.
-func console(d dashboard) string {
+// console is a Prometheus console page with the panels of a dashboard, up to a time.
+func console(d dashboard, end time.Time) string {
 	var page strings.Builder
 	page.WriteString(consoleHead)
 	fmt.Fprintf(&page, "<h1>%s</h1><div class=grid>\n", html.EscapeString(d.Title))
@@ -81,7 +82,7 @@ func console(d dashboard) string {
 			renderer = "area"
 		}
 		options, _ := json.Marshal(map[string]any{"expr": exprs, "name": names, "renderer": renderer, "height": 120, "width": 300,
-			"duration": watchFor.Seconds(), "min": 0, "yAxisTicks": 4, "xTitle": ""})
+			"duration": watchFor.Seconds(), "endTime": end.Unix(), "min": 0, "yAxisTicks": 4, "xTitle": ""})
 		fmt.Fprintf(&page, "<div class=panel><b>%s</b><div id=p%d></div></div>\n<script>(o => { o.node = document.getElementById('p%d'); "+
 			"o.yAxisFormatter = v => v ? PromConsole.NumberFormatter.humanize(v) : '0'; new PromConsole.Graph(o) })(%s)</script>\n",
 			html.EscapeString(panel.Title), i, i, options)
