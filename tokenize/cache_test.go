@@ -14,6 +14,7 @@ import (
 // TestCacheIsExact: with the cache the ids are those without, on all golden
 // texts and on random ones, the second time too, and when nothing fits.
 func TestCacheIsExact(t *testing.T) {
+	oneGoroutine(t)
 	p := loadPools(t)
 	for _, file := range golden.Files(t, "tokenize/ids/*.jsonl") {
 		name := strings.TrimSuffix(path.Base(file), ".jsonl")
@@ -60,6 +61,7 @@ func TestCacheRefused(t *testing.T) {
 
 // TestCacheOverlaps does it for special tokens that overlap with others.
 func TestCacheOverlaps(t *testing.T) {
+	oneGoroutine(t)
 	var added []string
 	next := 2048
 	for i, content := range []string{"QQ", "QQQ", "Q~", "~Z", "Q~Z", "Z~", "QZx", "ZQ", "x~y"} {

@@ -283,6 +283,7 @@ func TestBOS(t *testing.T) {
 // TestMergeIsTheSameBothWays compares the two ways to merge, the scan for
 // short texts and the heap for long ones.
 func TestMergeIsTheSameBothWays(t *testing.T) {
+	oneGoroutine(t)
 	p := loadPools(t)
 	for _, name := range []string{"tiny", "mistral-v3"} {
 		m := &loadGolden(t, name).model
