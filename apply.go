@@ -23,6 +23,9 @@ type WorkerStats struct {
 	// as another block size or another hash; empty if nothing. Its prompts have no
 	// known match then.
 	Contradiction string
+	// Assumed says that the worker's release is newer than every one that was
+	// checked, so that it is taken for the newest.
+	Assumed bool
 	// Limitation says what the engine's release gets wrong in its events; empty for
 	// most.
 	Limitation string
@@ -80,11 +83,16 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 	var x radix.WorkerStats
 	err := a.onWorker(name, func(w *worker) error {
 		s = w.stats
-		s.Contradiction, s.Limitation = w.contradicted(), w.limitation()
+		w.describe(&s)
 		x, _ = w.domain.index.WorkerStats(w.id)
 		return nil
 	})
 	return s, x, err
+}
+
+// describe fills in what is not counted.
+func (w *worker) describe(s *WorkerStats) {
+	s.Assumed, s.Contradiction, s.Limitation = w.domain.key.scheme.Assumed(), w.contradicted(), w.limitation()
 }
 
 // contradicted returns what the events say against the description.
@@ -129,6 +137,7 @@ func (w *worker) clear(on []radix.Medium) error {
 }
 
 func (w *worker) reset() error {
+	w.contradiction.Store(nil) // by the events to come
 	if w.nodes != nil {
 		return w.clear(nil)
 	}

@@ -114,7 +114,7 @@ func TestRefusedWorkers(t *testing.T) {
 		"negative size": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: -16}, kvatlas.ErrBlockSize},
 		"no release":    {kvatlas.Worker{Name: "w", BlockSize: 16}, blockhash.ErrScheme},
 		"too old":       {kvatlas.Worker{Name: "w", Release: "0.9.2", BlockSize: 16}, blockhash.ErrScheme},
-		"no engine":     {kvatlas.Worker{Name: "w", Engine: "llamafile", Release: "1.0", BlockSize: 16}, blockhash.ErrScheme},
+		"no engine":     {kvatlas.Worker{Name: "w", Engine: "llamafile", Release: "1.0", BlockSize: 16}, kvatlas.ErrUnsupported},
 		"xxhash before it was there": {kvatlas.Worker{Name: "w", Release: "0.11.2", BlockSize: 16, Algorithm: blockhash.XXHash,
 			Seed: blockhash.SeedText("0")}, blockhash.ErrAlgorithm},
 		"short root": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedRoot([]byte{1})}, blockhash.ErrRoot},

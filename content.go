@@ -75,11 +75,23 @@ func (c *contentState) wait(h radix.Holder, e *kvevents.Event, s blockhash.Span)
 			c.w.stats.Unplaced += blocks
 			return nil
 		}
+		if c.w.speculation != nil && h.Medium == radix.GPU {
+			c.w.speculation.Stored(c.w.serial, keys[len(dst):])
+		}
 		return keys
 	})
 }
 
 func (c *contentState) remove(h radix.Holder, e *kvevents.Event) error {
+	if c.w.speculation != nil && h.Medium == radix.GPU {
+		c.buf = c.buf[:0]
+		for _, hash := range e.Hashes {
+			if key, ok := c.table.Parent(hash); ok {
+				c.buf = append(c.buf, key)
+			}
+		}
+		c.w.speculation.Removed(c.w.serial, c.buf)
+	}
 	return c.table.Remove(h, e.Hashes)
 }
 
@@ -93,7 +105,11 @@ func (c *contentState) extrasOf(e *kvevents.Event) [][]blockhash.Extra {
 	for _, block := range e.ExtraKeys {
 		from := len(c.flat)
 		for _, k := range block {
-			c.flat = append(c.flat, blockhash.Extra{Kind: extraKinds[k.Kind], Text: k.Text, Offset: k.Offset})
+			kind := blockhash.ExtraOther
+			if int(k.Kind) < len(extraKinds) {
+				kind = extraKinds[k.Kind]
+			}
+			c.flat = append(c.flat, blockhash.Extra{Kind: kind, Text: k.Text, Offset: k.Offset})
 		}
 		// A growing flat leaves earlier blocks in the old array: still theirs.
 		c.extras = append(c.extras, c.flat[from:len(c.flat):len(c.flat)])

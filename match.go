@@ -65,8 +65,9 @@ type domainMatch struct {
 // for each way of hashing in the fleet, and only as far as any worker can hold
 // it. It does not allocate once m has been used with as many workers.
 //
-// The error is a *blockhash.PromptError, or wraps [radix.ErrQuery]; m is then
-// empty.
+// A prompt that a worker's engine cannot express (images on one that hashes none)
+// has no known match there. Only a prompt that no worker's can is an error: a
+// *blockhash.PromptError, or one that wraps [radix.ErrQuery]; m is then empty.
 func (a *Atlas) Match(req *Request, m *Match) error {
 	defer a.done(StageMatch, a.timed())
 	a.matches.Add(1)
@@ -88,14 +89,32 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 	for len(m.domains) < len(f.domains) {
 		m.domains = append(m.domains, domainMatch{})
 	}
+	var refused error
+	matched := false
 	for i, d := range f.domains {
-		if err := m.domains[i].match(d, req, m); err != nil {
-			m.Workers = m.Workers[:0]
-			a.errors.Add(1)
-			return fmt.Errorf("kvatlas: %w", err)
+		switch err := m.domains[i].match(d, req, m); {
+		case err != nil:
+			refused = err
+			m.domains[i].refuse(m, err)
+		case len(m.domains[i].at) > 0:
+			matched = true
 		}
 	}
+	if refused != nil && !matched {
+		m.Workers = m.Workers[:0]
+		a.errors.Add(1)
+		return fmt.Errorf("kvatlas: %w", refused)
+	}
 	return nil
+}
+
+// refuse says of the domain's workers that the prompt has no known match there.
+func (dm *domainMatch) refuse(m *Match, err error) {
+	for i, at := range dm.at {
+		w := &m.Workers[at]
+		w.Unknown = err.Error()
+		w.WorkerMatch = radix.WorkerMatch{Worker: dm.query.Workers[i], Known: true, Blocks: dm.none(int(radix.Storage) + 1)}
+	}
 }
 
 // none returns as many zeros.

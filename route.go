@@ -2,6 +2,7 @@ package kvatlas
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -27,7 +28,7 @@ type Choice struct {
 //
 // The error is one of [Atlas.Match], [ErrNoWorkers], or the policy's.
 func (a *Atlas) Route(req *Request, c *Choice) error {
-	c.Worker = ""
+	c.Worker, c.Decision.Chosen = "", nil
 	if err := a.Match(req, &c.Match); err != nil {
 		return err
 	}
@@ -41,14 +42,22 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 	c.Candidates = c.Candidates[:0]
 	for i := range c.Match.Workers {
 		w := c.Match.picked[i]
-		c.request.BlockSize = w.Cache.HashUnit
+		if unit := w.Cache.HashUnit; c.request.BlockSize == 0 || unit < c.request.BlockSize {
+			c.request.BlockSize = unit // the smallest of the fleet's
+		}
 		c.Candidates = append(c.Candidates, w.candidate(&c.Match.Workers[i]))
 	}
 	a.flights.Fill(c.Candidates)
 	if a.speculation != nil {
 		for i := range c.Candidates {
-			if keys, ok := c.Match.keysFor(i, req); ok && c.Match.Workers[i].Unknown == "" {
-				a.speculation.Extend(&c.request, keys, c.Candidates[i:i+1], nil)
+			w := c.Match.picked[i]
+			if c.Match.Workers[i].Unknown != "" || len(w.Cache.Groups) > 1 || w.Cache.Eagle {
+				continue // what is under way says nothing of other rules than full attention's
+			}
+			if keys, ok := c.Match.keysFor(i, req); ok {
+				own := c.request
+				own.BlockSize = w.Cache.HashUnit
+				a.speculation.Extend(&own, keys, c.Candidates[i:i+1], nil)
 			}
 		}
 	}
@@ -77,10 +86,17 @@ func (w *worker) candidate(m *WorkerMatch) scoring.Candidate {
 // SetLoad tells what an engine's metrics say of a worker's load: running and
 // waiting requests, use of the cache, round trip. It is merged with what is under
 // way from here ([Atlas.Begin]); what nobody measured stays unknown.
+//
+// A value that is negative or not finite is an error that wraps [ErrOptions].
 func (a *Atlas) SetLoad(name string, l scoring.Load) error {
 	w, err := a.find(name)
 	if err != nil {
 		return err
+	}
+	for _, g := range []scoring.Gauge{l.Running, l.Waiting, l.KVUsage, l.RTT} {
+		if g.Known && !(g.Value >= 0 && g.Value <= math.MaxFloat64) {
+			return fmt.Errorf("%w: load of worker %q has %v, want 0 or more", ErrOptions, name, g.Value)
+		}
 	}
 	return a.flights.Scraped(w.serial, l)
 }

@@ -21,7 +21,13 @@ type Prediction struct {
 // (usage.prompt_tokens_details.cached_tokens). What is over was evicted while the
 // request waited, or held by a sign that something is wrong; what is under was
 // stored meanwhile.
+//
+// Negative numbers stand for "nothing was predicted" and "not said": they are not
+// counted.
 func (a *Atlas) Reported(name string, predicted, cached int) error {
+	if predicted < 0 || cached < 0 {
+		return nil
+	}
 	return a.onWorker(name, func(w *worker) error {
 		p := &w.prediction
 		switch {
@@ -69,7 +75,7 @@ func (a *Atlas) Snapshot() Snapshot {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
 		if w.locked(func() (err error) {
 			ws.Events, ws.Prediction = w.stats, w.prediction
-			ws.Events.Contradiction, ws.Events.Limitation = w.contradicted(), w.limitation()
+			w.describe(&ws.Events)
 			ws.Index, err = w.domain.index.WorkerStats(w.id)
 			return err
 		}) != nil {

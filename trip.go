@@ -9,7 +9,9 @@ import (
 // Trip follows one request from the choice of its worker to its end, so that the
 // next decisions know what is under way: the worker's load, the blocks that are
 // about to be there, how fast it is and how good predictions are. Get it from
-// [Atlas.Begin]; report each step once, from any goroutine. The zero value does nothing.
+// [Atlas.Begin] and report each step, from one goroutine at a time. A copy is the
+// same trip, but does not see what was reported to the other. The zero value does
+// nothing.
 type Trip struct {
 	a      *Atlas
 	flight scoring.Flight
@@ -34,15 +36,17 @@ func (a *Atlas) Begin(req *Request, c *Choice) (Trip, error) {
 		Worker: chosen.ID, AheadTokens: int(chosen.Load.PrefillTokens.Or(0)),
 		PromptTokens: req.Prompt.Len(), CachedTokens: int(chosen.Match.Usable), ReportedTokens: -1,
 	}}
+	i := c.Match.Find(c.Worker)
+	if i >= 0 && c.Match.Workers[i].Unknown != "" {
+		t.seen.CachedTokens = -1 // nothing was predicted
+	}
 	var err error
-	if t.flight, err = a.flights.Begin(chosen.ID, scoring.Sent{PromptTokens: t.seen.PromptTokens, CachedTokens: t.seen.CachedTokens}); err != nil {
+	if t.flight, err = a.flights.Begin(chosen.ID, scoring.Sent{PromptTokens: t.seen.PromptTokens, CachedTokens: max(t.seen.CachedTokens, 0)}); err != nil {
 		return Trip{}, err
 	}
-	if a.speculation != nil {
-		if i := c.Match.Find(c.Worker); i >= 0 {
-			if keys, ok := c.Match.keysFor(i, req); ok {
-				t.claims = a.speculation.Sent(chosen.ID, keys)
-			}
+	if a.speculation != nil && i >= 0 {
+		if keys, ok := c.Match.keysFor(i, req); ok {
+			t.claims = a.speculation.Sent(chosen.ID, keys)
 		}
 	}
 	return t, nil
@@ -91,7 +95,7 @@ func (t *Trip) Finish(cached int) {
 		return // ended before
 	}
 	t.claims.Done()
-	if t.seen.CachedTokens < 0 { // another worker served it: nothing was predicted
+	if t.seen.CachedTokens < 0 { // nothing was predicted for the worker that served it
 		return
 	}
 	t.seen.ReportedTokens, t.seen.TTFT = cached, t.ttft

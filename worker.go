@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +66,7 @@ const sglang = "sglang"
 // limitation names what an engine's release gets wrong in its events, so that no
 // consumer can be right; empty for most.
 func (w *Worker) limitation() string {
-	if w.Engine == sglang && strings.HasPrefix(w.Release, "0.5.6") {
+	if release, _, _ := strings.Cut(strings.TrimPrefix(w.Release, "v"), "post"); w.Engine == sglang && strings.TrimSuffix(release, ".") == "0.5.6" {
 		return "SGLang 0.5.6 removes the pages of a node that it splits and does not announce them again: matches are too low"
 	}
 	return ""
@@ -85,9 +87,9 @@ const (
 	// of salted, multimodal and embedded prompts cannot be told from plain ones.
 	// There a match is known only for plain prompts, and only on a worker that
 	// is declared to get no others ([Worker.PlainOnly]): else a prompt could be
-	// said to be held whose tokens came with another tenant's salt. Models with
-	// several cache groups are not matched by content: the events do not give
-	// their blocks' places.
+	// said to be held whose tokens came with another tenant's salt. Of models with
+	// several cache groups only the blocks whose events give their place count:
+	// matches can be too low.
 	ByContent
 )
 
@@ -134,14 +136,24 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if w.Name == "" {
 		return ErrWorkerName
 	}
+	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
+		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
+	}
 	w.Engine = strings.ToLower(cmp.Or(w.Engine, "vllm"))
+	if w.Engine != "vllm" && w.Engine != sglang {
+		return fmt.Errorf("%w: engine %q of worker %q; known are vllm and sglang", ErrUnsupported, w.Engine, w.Name)
+	}
+	if w.DynamoEvents && w.Engine != sglang {
+		return fmt.Errorf("%w: DynamoEvents of worker %q: it is an option of SGLang", ErrUnsupported, w.Name)
+	}
+	w.Labels = slices.Clone(w.Labels)
 	profile, err := w.profile()
 	if err != nil {
-		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		return workerError(w.Name, err)
 	}
 	key, err := w.domainKey()
 	if err != nil {
-		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		return workerError(w.Name, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,11 +169,11 @@ func (a *Atlas) AddWorker(w Worker) error {
 	}
 	d, err := a.domainFor(s, key)
 	if err != nil {
-		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		return workerError(w.Name, err)
 	}
 	id, err := d.index.AddWorker(w.Name, profile)
 	if err != nil {
-		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		return workerError(w.Name, err)
 	}
 	a.serial++
 	n := &worker{Worker: w, domain: d, id: id, serial: scoring.WorkerID(a.serial), speculation: a.speculation}
@@ -172,12 +184,12 @@ func (a *Atlas) AddWorker(w Worker) error {
 		n.mode = ByContent
 		if n.content, err = newContentState(d, n); err != nil {
 			d.index.RemoveWorker(id)
-			return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+			return workerError(w.Name, err)
 		}
 	}
 	if err := n.watch(); err != nil {
 		d.index.RemoveWorker(id)
-		return fmt.Errorf("kvatlas: worker %q: %w", w.Name, err)
+		return workerError(w.Name, err)
 	}
 	a.flights.Add(n.serial)
 	a.fleet.Store(s.with(n))
@@ -189,6 +201,15 @@ func (w *Worker) source() kvevents.Source {
 	return kvevents.Source{Worker: cmp.Or(w.Replica, w.Name), Rank: w.Rank}
 }
 
+// workerError names the worker, and the package once.
+func workerError(name string, err error) error {
+	var own constError
+	if errors.As(err, &own) {
+		return fmt.Errorf("%w (worker %q)", err, name)
+	}
+	return fmt.Errorf("kvatlas: worker %q: %w", name, err)
+}
+
 // profile compiles the description of the worker's cache.
 func (w *Worker) profile() (*radix.Profile, error) {
 	o := w.Cache
@@ -198,6 +219,9 @@ func (w *Worker) profile() (*radix.Profile, error) {
 	}
 	if o.HashUnit < 1 {
 		return nil, fmt.Errorf("%w: got %d", ErrBlockSize, o.HashUnit)
+	}
+	if w.BlockSize%o.HashUnit != 0 || w.BlockSize < 0 {
+		return nil, fmt.Errorf("%w: block size %d is not a multiple of the hash unit %d", ErrBlockSize, w.BlockSize, o.HashUnit)
 	}
 	w.Cache = o
 	if w.Engine == sglang {

@@ -66,7 +66,7 @@ func Decode(name string, r io.Reader) (*Result, Counts) {
 		}
 	}
 	st.describe(res)
-	return res, st.Counts
+	return res.sound(), st.Counts
 }
 
 // message is one recorded message on its way to the decoder.

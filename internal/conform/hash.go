@@ -3,6 +3,7 @@ package conform
 import (
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -59,8 +60,11 @@ func Hash(name string, r io.Reader) *Result {
 				res.pass()
 			}
 		}
+		if len(algorithms) == 0 {
+			res.fail(Difference{Where: fmt.Sprintf("case %q", c.Name), Want: "results", Got: "none"})
+		}
 	}
-	return res
+	return res.sound()
 }
 
 // hashCase returns nil when the case comes out as the engine had it.
@@ -72,12 +76,15 @@ func hashCase(f *recording.HashFile, c *recording.HashCase, algorithm string, sc
 		got, err = h.AppendDigests(nil, prompt(c))
 	}
 	if want.Error != "" || err != nil {
-		if want.Error != "" && err != nil {
-			return nil
+		if want.Error != "" && errors.Is(err, blockhash.ErrPrompt) {
+			return nil // both refuse the prompt
 		}
 		d := &Difference{Want: fmt.Sprintf("%d hashes", len(want.Hashes)), Got: fmt.Sprint(err)}
 		if want.Error != "" {
-			d.Want, d.Got = "a refusal: the engine gave "+want.Error, fmt.Sprintf("%d hashes", len(got)/h.DigestSize())
+			d.Want = "a refusal of the prompt: the engine gave " + want.Error
+			if err == nil {
+				d.Got = fmt.Sprintf("%d hashes", len(got)/h.DigestSize())
+			}
 		}
 		return d
 	}

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -54,6 +55,15 @@ func (r *Result) note(format string, args ...any) {
 func Broken(check, file string, err error) *Result {
 	r := &Result{File: file, Check: check, What: "unreadable"}
 	r.fail(Difference{Where: "file", Want: "a file of this format", Got: err.Error()})
+	return r
+}
+
+// sound turns a result of nothing into a failure: a file that holds no case shows
+// nothing.
+func (r *Result) sound() *Result {
+	if r.Passed+r.Failed+r.Apart == 0 {
+		return Broken(r.Check, r.File, errors.New("holds no case"))
+	}
 	return r
 }
 

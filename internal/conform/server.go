@@ -48,6 +48,10 @@ func Server(name string, r io.Reader) (*Result, []Prediction) {
 	}
 	res.What = fmt.Sprintf("%s %s, session %s, %s, %s, matched by %s, %d requests", engine, version, s.Meta.Session, s.Meta.HashAlgo, seed, fleet.Mode(), len(preds))
 	for _, p := range preds {
+		if p.Unknown != "" {
+			res.Apart++ // nothing was predicted
+			continue
+		}
 		if p.Predicted == p.Reported {
 			res.pass()
 			continue
@@ -58,7 +62,7 @@ func Server(name string, r io.Reader) (*Result, []Prediction) {
 			About: describe(p.Request),
 		})
 	}
-	return res, preds
+	return res.sound(), preds
 }
 
 func because(reason string) string {

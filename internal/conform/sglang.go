@@ -84,7 +84,7 @@ func sglangTruth(name string, file []byte) *Result {
 	if err != nil {
 		return Broken(check, name, err)
 	}
-	return res
+	return res.sound()
 }
 
 type sglangRun struct {

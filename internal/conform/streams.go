@@ -133,6 +133,14 @@ func (r *replayRun) finish() {
 			return
 		}
 	}
+	if r.request.Socket == "DEALER" && r.done == nil && !r.ended {
+		r.fail(r.request, "replies to an end marker, or a replay_done", fmt.Sprintf("%d replies", len(r.replies)))
+		return
+	}
+	if r.done != nil && r.done.Messages != 0 && r.done.Messages != len(r.replies)+btoi(r.ended) {
+		r.fail(r.done, fmt.Sprintf("%d messages", r.done.Messages), fmt.Sprint(len(r.replies)+btoi(r.ended)))
+		return
+	}
 	if r.done != nil && r.done.EndMarkerSeen != r.ended {
 		r.fail(r.done, fmt.Sprintf("end marker seen: %v", r.done.EndMarkerSeen), fmt.Sprint(r.ended))
 		return
@@ -186,6 +194,13 @@ func (r *replayRun) throughStream() {
 		}
 	}
 	r.res.pass()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // startOf reads the sequence asked for: a number, or the bytes sent in hex.

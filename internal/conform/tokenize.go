@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +63,7 @@ func Tokenize(t *Tokenizers, name string, r io.Reader) *Result {
 			AddSpecial bool     `json:"add_special"`
 			IDs        []uint32 `json:"ids"`
 		}
-		if err := json.NewDecoder(bytes.NewReader(line)).Decode(&c); err != nil {
+		if err := json.Unmarshal(line, &c); err != nil {
 			return fmt.Errorf("not a record of this format: %w", err)
 		}
 		if c.Tokenizer == "" || c.Text == nil || c.IDs == nil {

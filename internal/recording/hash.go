@@ -163,7 +163,7 @@ func parseHashCase(line []byte) (HashCase, error) {
 		var text string
 		var times int
 		if len(l.SaltRepeat) != 2 || json.Unmarshal(l.SaltRepeat[0], &text) != nil ||
-			json.Unmarshal(l.SaltRepeat[1], &times) != nil || times < 0 || times*len(text) > maxFormulaTokens {
+			json.Unmarshal(l.SaltRepeat[1], &times) != nil || times < 0 || len(text) > 0 && times > maxFormulaTokens/len(text) {
 			return c, fmt.Errorf("case %q: cache_salt_repeat wants [text, times]", l.Name)
 		}
 		c.CacheSalt = strings.Repeat(text, times)

@@ -123,6 +123,9 @@ func (r *ServerRequest) Cached() int {
 	return *r.CachedTokens
 }
 
+// maxRank bounds the data-parallel ranks of a session.
+const maxRank = 1023
+
 type sessionLine struct {
 	Op         string          `json:"op"`
 	Frames     []string        `json:"frames"`
@@ -158,6 +161,9 @@ func ReadSession(r io.Reader) (*Session, error) {
 		if l.Op == "meta" {
 			s.Meta = &SessionMeta{}
 			return decode(line, s.Meta)
+		}
+		if l.PortOffset < 0 || l.PortOffset > maxRank {
+			return fmt.Errorf("port_offset %d, want 0 to %d", l.PortOffset, maxRank)
 		}
 		op := SessionOp{
 			Op: l.Op, Line: n, Seq: l.Seq, Topic: l.Topic, PortOffset: l.PortOffset, Socket: l.Socket, Label: l.Label,
