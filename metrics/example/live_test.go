@@ -157,7 +157,7 @@ func TestPrometheus(t *testing.T) {
 	for _, d := range dashboards(t) {
 		for _, panel := range d.Panels {
 			for _, target := range panel.Targets {
-				expr, deadline := filled(target.Expr, "10s"), time.Now().Add(2 * time.Minute)
+				expr, deadline := filled(target.Expr, "10s"), time.Now().Add(2*time.Minute)
 				for {
 					n, err := p.series(expr)
 					require.NoError(t, err, "%s, %s: %s", d.UID, panel.Title, expr)

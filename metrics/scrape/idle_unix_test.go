@@ -17,7 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const servePages = "KVATLAS_SERVE_PAGES"
+const (
+	servePages  = "KVATLAS_SERVE_PAGES"
+	idleEngines = 100
+)
 
 // TestServePages is no test: it is the engines of BenchmarkIdle, in a process of
 // their own. It serves until its input ends.
@@ -26,17 +29,18 @@ func TestServePages(t *testing.T) {
 		t.Skip("runs for BenchmarkIdle only")
 	}
 	page := pages(t)["../../testdata/vllm/server/0.32.0/metrics-after.txt.gz"]
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	fmt.Printf("at %s\n", l.Addr())
-	go func() {
-		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
-	}()
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	for range idleEngines {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		fmt.Printf("at %s\n", l.Addr())
+		go func() { _ = http.Serve(l, h) }()
+	}
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
 // BenchmarkIdle polls 100 engines a second, over the loopback interface, each
-// with a connection of its own. core-% is the processor time taken, as a share of one
+// at a port of its own. core-% is the processor time taken, as a share of one
 // core; the servers are another process. An operation is a page: they come at their
 // own pace, so ns/op says nothing. Run it with -benchtime 1000x for ten seconds.
 func BenchmarkIdle(b *testing.B) {
@@ -49,10 +53,6 @@ func BenchmarkIdle(b *testing.B) {
 	require.NoError(b, engines.Start())
 	defer func() { _ = engines.Wait() }()
 	defer stdin.Close()
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	require.NoError(b, err)
-	url := "http://" + strings.TrimSpace(strings.TrimPrefix(line, "at ")) + "/metrics"
-
 	done := make(chan struct{}, 1000)
 	s := newScraper(b, Options{Timeout: 10 * time.Second, Updated: func(_ string, _ *Page, err error) {
 		if err != nil {
@@ -63,8 +63,10 @@ func BenchmarkIdle(b *testing.B) {
 		default:
 		}
 	}})
-	for i := range 100 {
-		require.NoError(b, s.Add(fmt.Sprint(i), url))
+	lines := bufio.NewScanner(stdout)
+	for i := range idleEngines {
+		require.True(b, lines.Scan())
+		require.NoError(b, s.Add(fmt.Sprint(i), "http://"+strings.TrimPrefix(lines.Text(), "at ")+"/metrics"))
 	}
 	for range 200 {
 		<-done // connections stand
