@@ -112,6 +112,11 @@ func (c *ContentMap) forget() {
 func (c *ContentMap) Parent(engine uint64) (content uint64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.settled(engine)
+}
+
+// settled is the content key of a hash that stands for one content only.
+func (c *ContentMap) settled(engine uint64) (content uint64, ok bool) {
 	content, ok = c.known[engine]
 	if _, torn := c.torn[engine]; torn {
 		return 0, false
@@ -143,11 +148,11 @@ func (c *ContentMap) Store(h Holder, engine, content []uint64) error {
 func (c *ContentMap) Defer(h Holder, parent uint64, engine []uint64, place PlaceFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err := c.hold(h, engine); err != nil {
+	if err := c.hold(h, engine); err != nil || len(engine) == 0 {
 		return err
 	}
-	if key, ok := c.known[parent]; ok {
-		c.placeAt(key, deferred{engine, place})
+	if key, ok := c.settled(parent); ok {
+		c.learn(c.placed(key, deferred{engine, place}))
 		return nil
 	}
 	if c.stats.Waiting+len(engine) > c.limit {
@@ -219,6 +224,10 @@ func (c *ContentMap) clear(on []Medium) error {
 		if on == nil || slices.Contains(on, c.held[i].holder.Medium) {
 			clear(c.held[i].count)
 		}
+	}
+	if on == nil { // what waited for its parent is not held any more
+		clear(c.waiting)
+		c.stats.Waiting = 0
 	}
 	for e := range c.torn {
 		c.mend(e)
@@ -309,21 +318,29 @@ func (c *ContentMap) whole(k *contentHeld, e uint64) bool {
 	return !torn && k.count[e] > 0
 }
 
-// learn matches hashes up with content keys, and places what waited for them.
+// learn matches hashes up with content keys, and places what waited for them, which
+// may release further blocks in turn.
 func (c *ContentMap) learn(engine, content []uint64) {
-	for i, e := range engine {
-		c.match(e, content[i])
-	}
-	for _, e := range engine {
-		// Placing blocks may release others in turn: placeAt comes back here.
-		blocks, ok := c.waiting[e]
-		if !ok {
-			continue
+	type found struct{ engine, content []uint64 }
+	for todo := []found{{engine, content}}; len(todo) > 0; {
+		f := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for i, e := range f.engine {
+			c.match(e, f.content[i])
 		}
-		delete(c.waiting, e)
-		for _, d := range blocks {
-			c.stats.Waiting -= len(d.engine)
-			c.placeAt(c.known[e], d)
+		for _, e := range f.engine {
+			key, ok := c.settled(e)
+			if !ok || len(c.waiting[e]) == 0 {
+				continue
+			}
+			blocks := c.waiting[e]
+			delete(c.waiting, e)
+			for _, d := range blocks {
+				c.stats.Waiting -= len(d.engine)
+				if engine, content := c.placed(key, d); engine != nil {
+					todo = append(todo, found{engine, content})
+				}
+			}
 		}
 	}
 	if len(c.known) > c.sweepAt {
@@ -331,13 +348,14 @@ func (c *ContentMap) learn(engine, content []uint64) {
 	}
 }
 
-func (c *ContentMap) placeAt(parent uint64, d deferred) {
+// placed gives blocks that waited their content keys; none if they have none.
+func (c *ContentMap) placed(parent uint64, d deferred) (engine, content []uint64) {
 	keys := d.place(nil, parent)
 	if len(keys) != len(d.engine) {
 		c.stats.Dropped += uint64(len(d.engine))
-		return
+		return nil, nil
 	}
-	c.learn(d.engine, keys)
+	return d.engine, keys
 }
 
 // match makes content the key of hash e, keeping the index in step.

@@ -1,0 +1,189 @@
+package kvatlas_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/radix"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// TestOneEngineCannot: a prompt that one engine of a mixed fleet cannot hash is
+// unknown there and matched elsewhere; one that none can is an error.
+func TestOneEngineCannot(t *testing.T) {
+	a := newAtlas(t, worker("vllm"), kvatlas.Worker{Name: "sglang", Engine: "sglang", Release: "0.5.23", BlockSize: unit})
+	image := blockhash.Prompt{Tokens: tokens(9), Items: []blockhash.Item{{Identifier: "x", Offset: 1, Length: 2}}}
+	keys := keysOf(t, worker("vllm"), image)
+	require.NoError(t, a.Apply("vllm", payload(t, "0.32.0", stored(keys, image.Tokens[:8]))))
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: image}, &c))
+	require.Equal(t, 8, c.Match.Workers[c.Match.Find("vllm")].Usable)
+	require.Contains(t, c.Match.Workers[c.Match.Find("sglang")].Unknown, "Items")
+
+	var m kvatlas.Match
+	require.Error(t, a.Match(&kvatlas.Request{Prompt: image, Workers: []string{"sglang"}}, &m))
+	bad := blockhash.Prompt{Tokens: tokens(9), Items: []blockhash.Item{{Offset: -1}}}
+	require.Error(t, a.Match(&kvatlas.Request{Prompt: bad}, &m))
+}
+
+// TestSpeculationByBlockSize: claims count in each worker's own blocks.
+func TestSpeculationByBlockSize(t *testing.T) {
+	policy, err := scoring.New(scoring.PrefixLoad())
+	require.NoError(t, err)
+	a, err := kvatlas.New(kvatlas.Options{Policy: policy, Speculate: true})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "small", Release: "0.32.0", BlockSize: 16}))
+	var c kvatlas.Choice
+	first := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(160)}}
+	require.NoError(t, a.Route(&first, &c))
+	_, err = a.Begin(&first, &c)
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "large", Release: "0.32.0", BlockSize: 64}))
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(400)}}, &c))
+	require.Equal(t, int32(160), c.Candidates[0].Match.Usable)
+	require.Zero(t, c.Candidates[1].Match.Usable)
+}
+
+// TestRemovalEndsClaimsByContent, as it does by hash.
+func TestRemovalEndsClaimsByContent(t *testing.T) {
+	policy, err := scoring.New(scoring.PrefixLoad())
+	require.NoError(t, err)
+	a, err := kvatlas.New(kvatlas.Options{Policy: policy, Speculate: true})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "a", Release: "0.24.0", BlockSize: unit}))
+	req := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}
+	store := payload(t, "0.24.0", stored([]uint64{1, 2}, req.Prompt.Tokens[:8]))
+	require.NoError(t, a.Apply("a", store))
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&req, &c))
+	trip, err := a.Begin(&req, &c)
+	require.NoError(t, err)
+	trip.FirstToken()
+	require.NoError(t, a.Apply("a", payload(t, "0.24.0", removed(1, 2))))
+	require.NoError(t, a.Route(&req, &c))
+	require.Zero(t, c.Candidates[0].Match.Usable)
+}
+
+// TestBeginNeedsAChoice: after a Route that failed there is none.
+func TestBeginNeedsAChoice(t *testing.T) {
+	a := newAtlas(t, worker("a"))
+	req := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&req, &c))
+	require.Error(t, a.Route(&kvatlas.Request{Prompt: blockhash.Prompt{Items: []blockhash.Item{{Offset: -1}}}}, &c))
+	_, err := a.Begin(&req, &c)
+	require.ErrorIs(t, err, kvatlas.ErrNoWorkers)
+}
+
+// TestUnknownIsNotExact: where nothing was predicted, nothing was right.
+func TestUnknownIsNotExact(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Release: "0.13.0", BlockSize: unit})
+	req := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(&req, &c))
+	require.NotEmpty(t, c.Match.Workers[0].Unknown)
+	trip, err := a.Begin(&req, &c)
+	require.NoError(t, err)
+	trip.Finish(0)
+	require.NoError(t, a.Reported("a", 0, -1))
+	require.Zero(t, a.Snapshot().Workers[0].Prediction)
+}
+
+func TestRefusedDescriptions(t *testing.T) {
+	for what, c := range map[string]struct {
+		change func(*kvatlas.Worker)
+		want   error
+	}{
+		"LMCache":              {func(w *kvatlas.Worker) { w.Engine, w.Release = "lmcache", "0.5.6" }, kvatlas.ErrUnsupported},
+		"Dynamo":               {func(w *kvatlas.Worker) { w.Engine, w.Release = "dynamo", "1.6.1" }, kvatlas.ErrUnsupported},
+		"dynamo format, vLLM":  {func(w *kvatlas.Worker) { w.DynamoEvents = true }, kvatlas.ErrUnsupported},
+		"capability":           {func(w *kvatlas.Worker) { w.Capability = math.NaN() }, kvatlas.ErrOptions},
+		"infinite capability":  {func(w *kvatlas.Worker) { w.Capability = math.Inf(1) }, kvatlas.ErrOptions},
+		"block of a half unit": {func(w *kvatlas.Worker) { w.BlockSize, w.Cache.HashUnit = 16, 7 }, kvatlas.ErrBlockSize},
+	} {
+		w := worker("w")
+		c.change(&w)
+		err := newAtlas(t).AddWorker(w)
+		require.ErrorIs(t, err, c.want, what)
+		require.ErrorContains(t, err, `"w"`)
+	}
+	a := newAtlas(t, worker("a"))
+	for _, v := range []float64{math.Inf(1), math.NaN(), -5} {
+		require.ErrorIs(t, a.SetLoad("a", scoring.Load{Waiting: scoring.Known(v)}), kvatlas.ErrOptions)
+	}
+}
+
+// TestAssumed: a release newer than all says so.
+func TestAssumed(t *testing.T) {
+	w := worker("a")
+	w.Release = "9.9.9"
+	a := newAtlas(t, worker("b"), w)
+	s := a.Snapshot()
+	require.False(t, s.Workers[0].Events.Assumed)
+	require.True(t, s.Workers[1].Events.Assumed)
+	five := kvatlas.Worker{Name: "c", Engine: "sglang", Release: "v0.5.6", BlockSize: unit}
+	require.NoError(t, a.AddWorker(five))
+	stats, _, err := a.Stats("c")
+	require.NoError(t, err)
+	require.Contains(t, stats.Limitation, "0.5.6")
+}
+
+// TestResetForgetsContradictions, by content too, where nothing else would.
+func TestResetForgetsContradictions(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Release: "0.24.0", BlockSize: unit})
+	odd := stored([]uint64{1}, tokens(8))
+	odd.BlockSize = 8
+	require.NoError(t, a.Apply("a", payload(t, "0.24.0", odd)))
+	req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}
+	var m kvatlas.Match
+	require.NoError(t, a.Match(req, &m))
+	require.Contains(t, m.Workers[0].Unknown, "8 tokens")
+	require.NoError(t, a.Reset("a"))
+	require.NoError(t, a.Match(req, &m))
+	require.Empty(t, m.Workers[0].Unknown)
+}
+
+// TestOddExtraKey: a kind of extra key that is not known does not panic.
+func TestOddExtraKey(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Release: "0.24.0", BlockSize: unit})
+	e := stored([]uint64{1, 2}, tokens(8))
+	e.ExtraKeys = [][]kvevents.ExtraKey{{{Kind: 200}}, nil}
+	require.NoError(t, a.ApplyBatch("a", &kvevents.Batch{Events: []kvevents.Event{e}}))
+	require.Zero(t, usable(t, a, blockhash.Prompt{Tokens: tokens(9)})["a"])
+}
+
+// TestEmptyOrphans: events without hashes cost nothing that stays.
+func TestEmptyOrphans(t *testing.T) {
+	x, err := radix.New(radix.Options{})
+	require.NoError(t, err)
+	w, err := x.AddWorker("w", nil)
+	require.NoError(t, err)
+	c, err := radix.NewContentMap(x, w, radix.ContentMapOptions{Limit: 10})
+	require.NoError(t, err)
+	place := func(dst []uint64, parent uint64) []uint64 { return append(dst, parent+1) }
+	h := radix.Holder{Worker: w}
+	for i := range uint64(1000) {
+		require.NoError(t, c.Defer(h, 1_000_000+i, nil, place))
+	}
+	require.Zero(t, c.Stats().Waiting)
+
+	// A chain that waits, released from its far end.
+	for i := uint64(9); i > 0; i-- {
+		require.NoError(t, c.Defer(h, i, []uint64{i + 1}, place))
+	}
+	require.Equal(t, 9, c.Stats().Waiting)
+	require.NoError(t, c.Store(h, []uint64{1}, []uint64{100}))
+	require.Zero(t, c.Stats().Waiting)
+	key, ok := c.Parent(10)
+	require.True(t, ok)
+	require.Equal(t, uint64(109), key)
+
+	require.NoError(t, c.Defer(h, 77, []uint64{78}, place))
+	require.NoError(t, c.Clear())
+	require.Zero(t, c.Stats().Waiting, "cleared while it waited")
+}
