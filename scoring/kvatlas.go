@@ -66,6 +66,11 @@ type KVAtlasOptions struct {
 // exploration; siblings of a burst count as cached by a [Speculation] in front;
 // unique prompts differ in queues only.
 //
+// Known limit: several routers that share nothing each see only their own part of
+// the queues. Near the limit of a fleet whose prompts share large prefixes they
+// copy prefixes against each other; in simulation goodput then collapses (see
+// benchmarks/results/policy.md). Leave room, or send a tenant to one router.
+//
 // It learns each worker's speed from [KVAtlas.FirstToken], and how much to
 // believe of a predicted match where the engine reports what it hit.
 //
