@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -52,7 +53,7 @@ func TestHistoryLimits(t *testing.T) {
 	hist.Match(&Request{}, chainOf(1, 2), cs)
 	require.Equal(t, int32(1), cs[0].Match.Blocks[GPU])
 
-	for _, o := range []HistoryOptions{{Capacity: -1}, {TTL: -1}, {BlockTokens: -1}, {Capacity: 1 << 31}} {
+	for _, o := range []HistoryOptions{{Capacity: -1}, {TTL: -1}, {BlockTokens: -1}, {Capacity: math.MaxInt}} {
 		_, err := NewHistory(o)
 		require.ErrorIs(t, err, ErrOption)
 	}

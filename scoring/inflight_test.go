@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -155,7 +156,7 @@ func TestInFlightLimitsAndRefusals(t *testing.T) {
 	require.NoError(t, f.Finish())
 	_, err = a.Begin(1, Sent{})
 	require.NoError(t, err)
-	for _, o := range []InFlightOptions{{BlockSize: -1}, {TTL: -1}, {MaxRequests: -1}, {ScrapeTTL: -1}, {MaxRequests: 1 << 31}} {
+	for _, o := range []InFlightOptions{{BlockSize: -1}, {TTL: -1}, {MaxRequests: -1}, {ScrapeTTL: -1}, {MaxRequests: math.MaxInt}} {
 		_, err := NewInFlight(o)
 		require.ErrorIs(t, err, ErrOption)
 	}

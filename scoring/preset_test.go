@@ -349,7 +349,7 @@ func TestProductionStack(t *testing.T) {
 	require.Equal(t, "short match: session ring", reason(t, kv, withSession, []Candidate{worker(0, 1, 0), worker(1, 0, 0)}))
 
 	// matched/tokens - β·(load - mean)/max(1, mean): loads 6 and 2, mean 4.
-	for beta, want := range map[float64][]float64{0: {0.5 - 0.5, 0.5}, 0.25: {0.5 - 0.125, 0.125}, 2: {0.5 - 1, 1}} {
+	for beta, want := range map[float64][]float64{0: {0, 0.5}, 0.25: {0.5 - 0.125, 0.125}, 2: {0.5 - 1, 1}} {
 		p, err := ProductionLoadAware{Beta: beta, Random: Seeded(1)}.Policy()
 		require.NoError(t, err)
 		_, totals := decide(t, p, &Request{Tokens: 160, BlockSize: 16}, []Candidate{worker(0, 5, 6), worker(1, 0, 2)})

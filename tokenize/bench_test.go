@@ -1,11 +1,11 @@
 package tokenize
 
 import (
+	"go/build"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -16,7 +16,7 @@ import (
 // net/http, then its code.
 func benchText(t testing.TB, size int) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "net", "http", "*.go"))
+	files, err := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "net", "http", "*.go"))
 	require.NoError(t, err)
 	var prose, code strings.Builder
 	set := token.NewFileSet()

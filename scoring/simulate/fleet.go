@@ -147,7 +147,6 @@ type event struct {
 	kind    eventKind
 	worker  *worker
 	version int
-	index   int
 	changes []cacheEvent
 }
 

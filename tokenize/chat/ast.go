@@ -19,13 +19,11 @@ type (
 		name     string
 		ctx      nameCtx
 		up, slot int
-		param    bool // no check for unset: a parameter
 	}
 	nsRef struct {
 		pos
-		name     nameExpr
-		attr     string
-		resolved bool
+		name nameExpr
+		attr string
 	}
 	tupleExpr struct {
 		pos

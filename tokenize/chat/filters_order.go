@@ -186,7 +186,7 @@ func mapFilter(r *run, v Value, args []Value, kwargs []kwarg) (Value, error) {
 		return nil, err
 	}
 	g := &generator{}
-	each := func(x Value) (Value, error) { return nil, nil }
+	var each func(x Value) (Value, error)
 	if len(args) == 0 {
 		var attr, def Value
 		for _, k := range kwargs {
