@@ -2,21 +2,21 @@ package main
 
 import (
 	"fmt"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
 // corpus is English and source code in halves, together of that size: the
 // comments of Go's own net/http, then its code.
 func corpus(size int) string {
-	files, err := filepath.Glob(filepath.Join(runtime.GOROOT(), "src", "net", "http", "*.go"))
+	files, err := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "net", "http", "*.go"))
 	check(err)
 	if len(files) == 0 {
-		check(fmt.Errorf("no Go sources in %s", runtime.GOROOT()))
+		check(fmt.Errorf("no Go sources in %s", build.Default.GOROOT))
 	}
 	var prose, code strings.Builder
 	set := token.NewFileSet()
