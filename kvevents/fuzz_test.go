@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// vectors are the payloads that trials.md names, in hexadecimal; V5 are from
+// vectors are payloads from public bug reports, in hexadecimal; V5 are from
 // SGLang, V6 from vLLM.
 var vectors = map[string]string{
 	"V5 stored removed cleared":     "93cb40290000000000009387a474797065ab426c6f636b53746f726564ac626c6f636b5f68617368657392ff02b1706172656e745f626c6f636b5f68617368c0a9746f6b656e5f6964739401020304aa626c6f636b5f73697a6502a76c6f72615f6964c0a66d656469756da347505583a474797065ac426c6f636b52656d6f766564ac626c6f636b5f68617368657391ffa66d656469756da347505581a474797065b0416c6c426c6f636b73436c656172656404",

@@ -13,7 +13,7 @@ import (
 )
 
 // The trials are inputs from public bug reports of other projects; the
-// numbers are those of the list in the contract.
+// numbers are those of TRIALS.md.
 
 func TestTrialT14HashFromDigest(t *testing.T) {
 	digest := make([]byte, 32)

@@ -6,7 +6,7 @@ import (
 )
 
 // oracle is the slow, obvious index: a map of multisets and the rules as the
-// contract states them, read one presence at a time. It shares no code with the
+// rules of testdata/vllm/truth/RULES.md state them, read one presence at a time. It shares no code with the
 // index but the options' types.
 type oracle struct {
 	profiles map[WorkerID]*ProfileOptions // nil = unknown engine
