@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// oracle is the slow, obvious index: a map of multisets and the rules as the
-// rules of testdata/vllm/truth/RULES.md state them, read one presence at a time. It shares no code with the
-// index but the options' types.
+// oracle is the slow, obvious index: a map of multisets and the rules as
+// testdata/vllm/truth/RULES.md states them, read one presence at a time. It shares
+// no code with the index but the options' types.
 type oracle struct {
 	profiles map[WorkerID]*ProfileOptions // nil = unknown engine
 	count    map[Holder]map[uint64]int
