@@ -2,6 +2,7 @@ package kvatlas_test
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"log"
 
@@ -25,20 +26,14 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, name := range []string{"replica-a", "replica-b"} {
-		if err := atlas.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: 32}); err != nil {
-			log.Fatal(err)
-		}
+		err = errors.Join(err, atlas.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: 32}))
 	}
-	payload, err := base64.StdEncoding.DecodeString(message) // the last frame of replica-b's message
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := atlas.Apply("replica-b", payload); err != nil {
-		log.Fatal(err)
-	}
+	payload, bad := base64.StdEncoding.DecodeString(message) // the last frame of replica-b's message
+	err = errors.Join(err, bad, atlas.Apply("replica-b", payload))
+
 	var choice kvatlas.Choice
 	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}
-	if err := atlas.Route(&request, &choice); err != nil {
+	if err = errors.Join(err, atlas.Route(&request, &choice)); err != nil {
 		log.Fatal(err)
 	}
 	for _, w := range choice.Match.Workers {
