@@ -1,0 +1,66 @@
+package kvatlas_test
+
+import (
+	"fmt"
+	"log"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// Follow two replicas over their event sockets. An engine with two data-parallel
+// ranks is one target and two workers.
+func ExampleAtlas_Handler() {
+	atlas, err := kvatlas.New(kvatlas.Options{MemoBytes: 64 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: atlas.Handler()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	for rank := range int32(2) {
+		err := atlas.AddWorker(kvatlas.Worker{
+			Name: fmt.Sprintf("replica-a/%d", rank), Replica: "replica-a", Rank: rank, Release: "0.32.0", BlockSize: 16,
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+	}
+	err = sub.Add(kvevents.Target{
+		Worker: "replica-a", Ranks: 2, Endpoint: "tcp://10.0.0.7:5557", ReplayEndpoint: "tcp://10.0.0.7:6557",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Route from any goroutine; look at how the streams are with sub.AppendStatus.
+}
+
+// Follow a request to its end, so that the next decisions know what is under way.
+func ExampleAtlas_Begin() {
+	atlas, err := kvatlas.New(kvatlas.Options{KVAtlas: scoring.KVAtlasOptions{Random: scoring.Seeded(1)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := atlas.AddWorker(kvatlas.Worker{Name: "replica-a", Release: "0.32.0", BlockSize: 16}); err != nil {
+		log.Fatal(err)
+	}
+	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}
+	var choice kvatlas.Choice
+	if err := atlas.Route(&request, &choice); err != nil {
+		log.Fatal(err)
+	}
+	trip, err := atlas.Begin(&request, &choice)
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Send it to choice.Worker.
+	trip.FirstToken() // when the first token comes
+	trip.Finish(0)    // at the end, with usage.prompt_tokens_details.cached_tokens
+
+	fmt.Printf("%+v\n", atlas.Snapshot().Workers[0].Prediction)
+	// Output: {Exact:1 Over:0 Under:0 OverTokens:0 UnderTokens:0}
+}
