@@ -107,7 +107,7 @@ func readBytes(d *msgpack.Decoder, r *bytes.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n > r.Len() {
+	if n < 0 || n > r.Len() { // a 32-bit int turns the longest negative
 		return nil, io.ErrUnexpectedEOF
 	}
 	b := make([]byte, n)

@@ -277,12 +277,14 @@ func (p *Profile) Units(n int) int {
 	return (n - p.lookahead) / p.unit
 }
 
+// lcm is the least common multiple, or something above maxTokens if it is. Both are
+// at most maxTokens.
 func lcm(a, b int) int {
 	x, y := a, b
 	for y != 0 {
 		x, y = y, x%y
 	}
-	return a / x * b
+	return int(min(int64(a/x)*int64(b), maxTokens+1))
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
