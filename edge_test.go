@@ -118,6 +118,22 @@ func TestRefusedDescriptions(t *testing.T) {
 	}
 }
 
+// TestAdapterWithoutPath: from 0.31 on a prompt with an adapter hashes to something
+// else without its path, which would be a silent miss.
+func TestAdapterWithoutPath(t *testing.T) {
+	old := worker("old")
+	old.Release = "0.30.0"
+	a := newAtlas(t, worker("new"), old)
+	p := blockhash.Prompt{Tokens: tokens(9), LoRA: &blockhash.LoRA{Name: "a"}}
+	var m kvatlas.Match
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+	require.Contains(t, m.Workers[0].Unknown, "LoRA.Path")
+	require.Empty(t, m.Workers[1].Unknown)
+	p.LoRA.Path = "adapters/a"
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+	require.Empty(t, m.Workers[0].Unknown)
+}
+
 // TestAssumed: a release newer than all says so.
 func TestAssumed(t *testing.T) {
 	w := worker("a")

@@ -126,6 +126,8 @@ func (dm *domainMatch) none(n int) []int32 {
 	return dm.zeros[:n]
 }
 
+const unknownPath = "this release hashes the path of the adapter, which is not given: set LoRA.Path"
+
 const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
 	"declare the worker PlainOnly, or set PYTHONHASHSEED on the engine"
 
@@ -162,6 +164,9 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 			q.Source = &dm.keys
 		}
 	} else {
+		if l := req.Prompt.LoRA; l != nil && l.Path == "" && d.key.scheme.LoRAPath() {
+			unknown = unknownPath
+		}
 		if err := d.hasher.Start(&dm.chain, &req.Prompt); err != nil {
 			return err
 		}

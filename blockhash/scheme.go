@@ -182,6 +182,10 @@ func (s Scheme) Assumed() bool { return s.assumed }
 // need.
 func (s Scheme) EventExtraKeys() bool { return s.era().eventKeys }
 
+// LoRAPath reports whether the path of a prompt's adapter is hashed (vLLM from
+// 0.31 on). No event carries it: whoever hashes prompts must be told.
+func (s Scheme) LoRAPath() bool { return s.era().tagged }
+
 // String returns engine and first release, such as "vllm-0.31.0", with
 // " (assumed)" where that is so.
 func (s Scheme) String() string {
