@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,13 +16,13 @@ import (
 func TestContentGolden(t *testing.T) {
 	for _, name := range golden.Files(t, "vllm/hash/*.jsonl") {
 		seen := map[uint64]string{} // content key -> digest
-		readGolden(t, name, func(header *goldenHeader, c *goldenCase) {
+		readGolden(t, name, func(header *recording.HashFile, c *goldenCase) {
 			scheme, err := SchemeFor(header.Engine, header.Version)
 			require.NoError(t, err)
 			content, err := NewContent(ContentOptions{Scheme: scheme, BlockSize: c.BlockSize, Lookahead: c.Lookahead, LoRAPath: true, Seed: 3})
 			require.NoError(t, err)
 			what := header.Version + " " + c.Name
-			p := c.prompt(t)
+			p := c.prompt()
 			keys, err := content.AppendKeys(nil, p)
 			switch {
 			case p.WideTokens != nil:

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,8 +14,8 @@ import (
 // its own hashes (vllm-project/vllm#33304), in one event or from the middle.
 func TestEventDigestsGolden(t *testing.T) {
 	for _, name := range golden.Files(t, "vllm/hash/*.jsonl") {
-		readGolden(t, name, func(header *goldenHeader, c *goldenCase) {
-			p := c.prompt(t)
+		readGolden(t, name, func(header *recording.HashFile, c *goldenCase) {
+			p := c.prompt()
 			for algorithm, want := range c.Results {
 				h := c.hasher(t, header, algorithm)
 				if p.WideTokens != nil || !h.era.eventKeys && c.ExtraKeys != nil {

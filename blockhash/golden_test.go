@@ -5,9 +5,7 @@ package blockhash
 // behaviour of an engine is a new scheme with vectors of its own.
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -16,118 +14,69 @@ import (
 	"testing"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/stretchr/testify/require"
 )
 
-type goldenHeader struct {
-	Engine   string            `json:"engine"`
-	Version  string            `json:"version"`
-	Seed     *string           `json:"python_hash_seed"`
-	NoneHash map[string]string `json:"none_hash"`
-}
-
+// goldenCase is a recorded case with its extra keys decoded.
 type goldenCase struct {
-	Name      string  `json:"name"`
-	BlockSize int     `json:"block_size"`
-	Tokens    []int64 `json:"tokens"`
-	Formula   *struct {
-		N, A, B, M int64
-	} `json:"tokens_formula"`
-	LoRA *struct {
-		Name string `json:"name"`
-		ID   int64  `json:"id"`
-		Path string `json:"path"`
-	} `json:"lora"`
-	Salt       string `json:"cache_salt"`
-	SaltRepeat []any  `json:"cache_salt_repeat"`
-	MM         []struct {
-		Identifier     string
-		Offset, Length int
-	} `json:"mm"`
-	Embeds *struct {
-		DType string `json:"dtype"`
-		Shape []int  `json:"shape"`
-		Data  string `json:"data_b64"`
-	} `json:"prompt_embeds"`
-	Lookahead int     `json:"lookahead"`
-	Shared    bool    `json:"shared_objects"`
-	ExtraKeys [][]any `json:"extra_keys"`
-	Results   map[string]struct {
-		Hashes []string `json:"hashes"`
-		Wire   []string `json:"wire"`
-		Error  string   `json:"error"`
-	} `json:"results"`
+	recording.HashCase
+	ExtraKeys [][]any
 }
 
 // readGolden calls yield with every case of one file.
-func readGolden(t *testing.T, name string, yield func(*goldenHeader, *goldenCase)) {
-	var header goldenHeader
-	lines := bufio.NewScanner(bytes.NewReader(golden.Read(t, name)))
-	lines.Buffer(nil, 64<<20)
-	require.True(t, lines.Scan())
-	require.NoError(t, json.Unmarshal(lines.Bytes(), &header))
-	require.Equal(t, "vllm", header.Engine)
-	cases := 0
-	for lines.Scan() {
-		var c goldenCase
-		require.NoError(t, json.Unmarshal(lines.Bytes(), &c))
-		yield(&header, &c)
-		cases++
+func readGolden(t *testing.T, name string, yield func(*recording.HashFile, *goldenCase)) {
+	file, err := recording.ReadHash(bytes.NewReader(golden.Read(t, name)))
+	require.NoError(t, err)
+	require.Equal(t, "vllm", file.Engine)
+	require.NotEmpty(t, file.Cases)
+	for _, recorded := range file.Cases {
+		c := goldenCase{HashCase: recorded}
+		if recorded.ExtraKeys != nil {
+			require.NoError(t, json.Unmarshal(recorded.ExtraKeys, &c.ExtraKeys))
+		}
+		yield(file, &c)
 	}
-	require.NoError(t, lines.Err())
-	require.NotZero(t, cases)
 }
 
 // prompt builds the case's prompt.
-func (c *goldenCase) prompt(t *testing.T) *Prompt {
-	tokens := c.Tokens
-	if f := c.Formula; f != nil {
-		for i := range f.N {
-			tokens = append(tokens, (f.A*i+f.B)%f.M)
-		}
-	}
-	p := &Prompt{CacheSalt: c.Salt}
-	for _, id := range tokens {
+func (c *goldenCase) prompt() *Prompt {
+	p := &Prompt{CacheSalt: c.CacheSalt}
+	for _, id := range c.Tokens {
 		if id < 0 || id > 1<<32-1 {
-			p.WideTokens = tokens
+			p.WideTokens = c.Tokens
 		}
 	}
 	if p.WideTokens == nil {
-		for _, id := range tokens {
+		for _, id := range c.Tokens {
 			p.Tokens = append(p.Tokens, uint32(id))
 		}
-	}
-	if c.SaltRepeat != nil {
-		p.CacheSalt = strings.Repeat(c.SaltRepeat[0].(string), int(c.SaltRepeat[1].(float64)))
 	}
 	if c.LoRA != nil {
 		p.LoRA = &LoRA{Name: c.LoRA.Name, Path: c.LoRA.Path, ID: c.LoRA.ID}
 	}
-	for _, m := range c.MM {
+	for _, m := range c.Items {
 		p.Items = append(p.Items, Item{m.Identifier, m.Offset, m.Length})
 	}
 	if c.Embeds != nil {
-		data, err := base64.StdEncoding.DecodeString(c.Embeds.Data)
-		require.NoError(t, err)
-		p.Embeds = &Embeds{Data: data, BytesPerToken: len(data) / c.Embeds.Shape[0]}
+		p.Embeds = &Embeds{Data: c.Embeds, BytesPerToken: c.EmbedsPerTok}
 	}
 	return p
 }
 
 // hasher makes the hasher of a case. Where the engine's root is random it
 // checks that this is refused, and takes the recorded one.
-func (c *goldenCase) hasher(t *testing.T, header *goldenHeader, algorithm string) *Hasher {
+func (c *goldenCase) hasher(t *testing.T, header *recording.HashFile, algorithm string) *Hasher {
 	scheme, err := SchemeFor(header.Engine, header.Version)
 	require.NoError(t, err)
 	require.False(t, scheme.Assumed())
 	alg, err := ParseAlgorithm(algorithm)
 	require.NoError(t, err)
-	opt := Options{Scheme: scheme, Algorithm: alg, BlockSize: c.BlockSize, Lookahead: c.Lookahead, SharedObjects: c.Shared}
+	opt := Options{Scheme: scheme, Algorithm: alg, BlockSize: c.BlockSize, Lookahead: c.Lookahead, SharedObjects: c.SharedObjects}
 	if header.Seed != nil {
 		opt.Seed = SeedText(*header.Seed)
 	}
-	root, err := hex.DecodeString(header.NoneHash[algorithm])
-	require.NoError(t, err)
+	root := header.NoneHash[algorithm]
 	h, err := New(opt)
 	if random := header.Seed == nil && (alg.xxh() || !scheme.era().fixedRoot); random {
 		require.ErrorIs(t, err, ErrRoot)
@@ -143,12 +92,12 @@ func TestGolden(t *testing.T) {
 	for _, name := range golden.Files(t, "vllm/hash/*.jsonl") {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			readGolden(t, name, func(header *goldenHeader, c *goldenCase) {
+			readGolden(t, name, func(header *recording.HashFile, c *goldenCase) {
 				require.NotEmpty(t, c.Results, c.Name)
 				for algorithm, want := range c.Results {
 					what := fmt.Sprintf("%s, %s, %s", header.Version, c.Name, algorithm)
 					require.Empty(t, want.Error, what)
-					checkGolden(t, what, c.hasher(t, header, algorithm), c.prompt(t), want.Hashes, want.Wire)
+					checkGolden(t, what, c.hasher(t, header, algorithm), c.prompt(), want.Hashes, want.Wire)
 				}
 			})
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,8 +64,8 @@ func TestLMCacheGolden(t *testing.T) {
 			require.NoError(t, json.Unmarshal(lines.Bytes(), &l))
 			switch l.Kind {
 			case "case":
-				c := goldenCase{Tokens: l.Tokens}
-				prompts[l.Name] = c.prompt(t)
+				c := goldenCase{HashCase: recording.HashCase{Tokens: l.Tokens}}
+				prompts[l.Name] = c.prompt()
 			case "chunks":
 				if checkLMCache(t, &header, "lmcache", &l, prompts[l.Case]) {
 					checked++

@@ -103,10 +103,10 @@ func ReadHash(r io.Reader) (*HashFile, error) {
 	err := Lines(r, func(_ int, line []byte) error {
 		if f == nil {
 			var err error
-			f, err = parseHashHeader(line)
+			f, err = ParseHashHeader(line)
 			return err
 		}
-		c, err := parseHashCase(line)
+		c, err := ParseHashCase(line, maxFormulaTokens)
 		if err != nil {
 			return err
 		}
@@ -122,7 +122,8 @@ func ReadHash(r io.Reader) (*HashFile, error) {
 	return f, nil
 }
 
-func parseHashHeader(line []byte) (*HashFile, error) {
+// ParseHashHeader reads the first line of a file of block hashes: a file without cases yet.
+func ParseHashHeader(line []byte) (*HashFile, error) {
 	var h hashHeader
 	if err := decode(line, &h); err != nil {
 		return nil, err
@@ -141,7 +142,9 @@ func parseHashHeader(line []byte) (*HashFile, error) {
 	return f, nil
 }
 
-func parseHashCase(line []byte) (HashCase, error) {
+// ParseHashCase reads one prompt of a file of block hashes. What it describes by a formula or a repetition may
+// come to maxTokens tokens, or as many bytes.
+func ParseHashCase(line []byte, maxTokens int) (HashCase, error) {
 	var l hashLine
 	if err := decode(line, &l); err != nil {
 		return HashCase{}, err
@@ -151,7 +154,7 @@ func parseHashCase(line []byte) (HashCase, error) {
 		Lookahead: l.Lookahead, SharedObjects: l.SharedObjects, ExtraKeys: l.ExtraKeys, Results: l.Results,
 	}
 	if f := l.TokensFormula; f != nil {
-		if f.N < 0 || f.N > maxFormulaTokens || f.M <= 0 {
+		if f.N < 0 || f.N > maxTokens || f.M <= 0 {
 			return c, fmt.Errorf("case %q: tokens_formula with n %d and m %d", l.Name, f.N, f.M)
 		}
 		c.Tokens = make([]int64, f.N)
@@ -163,7 +166,7 @@ func parseHashCase(line []byte) (HashCase, error) {
 		var text string
 		var times int
 		if len(l.SaltRepeat) != 2 || json.Unmarshal(l.SaltRepeat[0], &text) != nil ||
-			json.Unmarshal(l.SaltRepeat[1], &times) != nil || times < 0 || len(text) > 0 && times > maxFormulaTokens/len(text) {
+			json.Unmarshal(l.SaltRepeat[1], &times) != nil || times < 0 || len(text) > 0 && times > maxTokens/len(text) {
 			return c, fmt.Errorf("case %q: cache_salt_repeat wants [text, times]", l.Name)
 		}
 		c.CacheSalt = strings.Repeat(text, times)
