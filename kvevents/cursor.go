@@ -275,3 +275,13 @@ func (c *cursor) skip() fault {
 	}
 	return 0
 }
+
+// skipAll passes n values.
+func (c *cursor) skipAll(n int) fault {
+	for range n {
+		if f := c.skip(); f != 0 {
+			return f
+		}
+	}
+	return 0
+}

@@ -120,12 +120,7 @@ func (r *reader) lookahead(ev *Event) fault {
 		ids, f := r.lookaheadEntry()
 		if f == ReasonFieldType {
 			b.lookLists, b.tokens, r.pos = b.lookLists[:start], b.tokens[:firstToken], from
-			for range n {
-				if f := r.skip(); f != 0 {
-					return f
-				}
-			}
-			return 0
+			return r.skipAll(n)
 		}
 		if f != 0 {
 			return f

@@ -134,12 +134,7 @@ func (r *reader) tokenList(ev *Event) fault {
 	if f == ReasonFieldType { // ids that we cannot hold cost the tokens, not the event
 		ev.TokenForm = TokensOpaque
 		b.tokens, r.pos = b.tokens[:start], from
-		for range n {
-			if f := r.skip(); f != 0 {
-				return f
-			}
-		}
-		return 0
+		return r.skipAll(n)
 	}
 	if f != 0 {
 		return f
