@@ -66,6 +66,15 @@ func (r *run) write(s string) error {
 	return nil
 }
 
+// writeValue writes v as an expression statement prints it.
+func (r *run) writeValue(v Value) error {
+	text, err := str(v)
+	if err != nil {
+		return err
+	}
+	return r.write(text)
+}
+
 func (r *run) enter(loads []load, a *activation) {
 	for i := range loads {
 		switch l := &loads[i]; l.kind {
@@ -119,11 +128,7 @@ func (r *run) stmt(s stmt, a *activation) error {
 		if err != nil {
 			return err
 		}
-		text, err := str(v)
-		if err != nil {
-			return err
-		}
-		return r.write(text)
+		return r.writeValue(v)
 	case *ifStmt:
 		return r.ifStmt(s, a)
 	case *forStmt:
@@ -145,11 +150,7 @@ func (r *run) stmt(s stmt, a *activation) error {
 		if err != nil {
 			return err
 		}
-		text, err := str(v)
-		if err != nil {
-			return err
-		}
-		return r.write(text)
+		return r.writeValue(v)
 	case *withStmt:
 		return r.with(s, a)
 	case *macroStmt:
@@ -247,11 +248,7 @@ func (r *run) callBlock(s *callBlock, a *activation) error {
 	if err != nil {
 		return err
 	}
-	text, err := str(v)
-	if err != nil {
-		return err
-	}
-	return r.write(text)
+	return r.writeValue(v)
 }
 
 func (r *run) assign(target expr, v Value, a *activation) error {
