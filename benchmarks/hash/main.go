@@ -16,6 +16,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/kvatlas/kvatlas/benchmarks/internal/cputime"
 	"github.com/kvatlas/kvatlas/blockhash"
 )
 
@@ -244,11 +245,11 @@ func report(bench string, blocks int, ours, floor func()) {
 	ours() // grow buffers
 	repeat := max(1, 200_000/blocks/4)
 	measure := func(f func()) float64 {
-		start := cpuTime()
+		start := cputime.Now()
 		for range repeat {
 			f()
 		}
-		return float64((cpuTime() - start).Nanoseconds()) / float64(repeat*blocks)
+		return float64((cputime.Now() - start).Nanoseconds()) / float64(repeat*blocks)
 	}
 	var a, b []float64
 	for range *rounds {

@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvatlas/kvatlas/benchmarks/internal/cputime"
 	"github.com/kvatlas/kvatlas/tokenize"
 )
 
@@ -206,9 +207,9 @@ func (r *result) rates() {
 }
 
 func cpu(f func()) time.Duration {
-	start := cpuTime()
+	start := cputime.Now()
 	f()
-	return cpuTime() - start
+	return cputime.Now() - start
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }

@@ -1,4 +1,5 @@
-package main
+// Package cputime is the clock of the benchmarks.
+package cputime
 
 import (
 	"syscall"
@@ -6,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// cpuTime returns the CPU time that this thread has used. Other programs on
+// Now returns the CPU time that this thread has used. Other programs on
 // the machine slow it through shared caches only, not by taking turns.
-func cpuTime() time.Duration {
+func Now() time.Duration {
 	const clockThreadCPU = 3
 	var ts syscall.Timespec
 	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadCPU, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
