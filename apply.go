@@ -162,6 +162,10 @@ func (w *worker) apply(b *kvevents.Batch) error {
 		if e.Kind == kvevents.Unknown {
 			continue
 		}
+		if e.Kind != kvevents.AllBlocksCleared && e.HasGroup && (e.Group < 0 || e.Group > radix.MaxGroup) {
+			w.stats.Malformed++ // no such group: counting it for another would promise blocks that are not there
+			continue
+		}
 		w.stats.Events++
 		h := w.holder(e)
 		behind = behind || h.Medium != radix.GPU
@@ -192,7 +196,7 @@ func (w *worker) holder(e *kvevents.Event) radix.Holder {
 	if len(e.Medium) > 0 {
 		h.Medium = w.domain.index.Medium(string(e.Medium))
 	}
-	if e.HasGroup && e.Group >= 0 && e.Group <= radix.MaxGroup {
+	if e.HasGroup {
 		h.Group = int16(e.Group)
 	}
 	return h

@@ -203,3 +203,20 @@ func TestEmptyOrphans(t *testing.T) {
 	require.NoError(t, c.Clear())
 	require.Zero(t, c.Stats().Waiting, "cleared while it waited")
 }
+
+// TestNoSuchGroup: an event of a group that cannot be is not counted for another.
+func TestNoSuchGroup(t *testing.T) {
+	for _, group := range []int32{-1, radix.MaxGroup + 1, math.MaxInt32} {
+		a := newAtlas(t, worker("w"))
+		prompt := blockhash.Prompt{Tokens: tokens(9)}
+		e := stored(keysOf(t, worker("w"), prompt), prompt.Tokens[:8])
+		e.HasGroup, e.Group = true, group
+		require.NoError(t, a.ApplyBatch("w", &kvevents.Batch{Events: []kvevents.Event{e}}))
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: prompt}, &m))
+		require.Zero(t, m.Workers[0].Usable)
+		stats, _, err := a.Stats("w")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, stats.Malformed)
+	}
+}
