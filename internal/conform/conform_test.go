@@ -262,3 +262,13 @@ func mustTrace(t *testing.T, name string) *recording.Trace {
 	require.NoError(t, err)
 	return tr
 }
+
+// TestServerAgainstItself: a recording that contradicts its own description fails.
+func TestServerAgainstItself(t *testing.T) {
+	text := string(golden.Read(t, "vllm/server/0.32.0/truth-main.jsonl"))
+	for old, wrong := range map[string]string{`"block_size": 32`: `"block_size": 16`, `"hash_algo": "sha256"`: `"hash_algo": "sha256_cbor"`} {
+		require.Contains(t, text, old)
+		r, _ := Server("x", strings.NewReader(strings.Replace(text, old, wrong, 1)))
+		require.NotZero(t, r.Failed, wrong)
+	}
+}

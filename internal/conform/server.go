@@ -47,6 +47,11 @@ func Server(name string, r io.Reader) (*Result, []Prediction) {
 		return Broken(check, name, err), nil
 	}
 	res.What = fmt.Sprintf("%s %s, session %s, %s, %s, matched by %s, %d requests", engine, version, s.Meta.Session, s.Meta.HashAlgo, seed, fleet.Mode(), len(preds))
+	for _, w := range fleet.Workers {
+		if stats, _, err := fleet.Atlas.Stats(w); err == nil && stats.Contradiction != "" {
+			res.fail(Difference{Where: w, Want: "events that fit the recording's own description", Got: stats.Contradiction})
+		}
+	}
 	for _, p := range preds {
 		if p.Unknown != "" {
 			res.Apart++ // nothing was predicted
