@@ -13,8 +13,8 @@ import (
 // only. A port that leaves the range of ports is an error that names it and
 // the rank.
 func RankEndpoints(base string, ranks int) ([]string, error) {
-	if ranks < 1 {
-		return nil, fmt.Errorf("kvevents: %d ranks, want at least 1", ranks)
+	if ranks < 1 || ranks > 65535 {
+		return nil, fmt.Errorf("kvevents: %d ranks, want 1 to 65535", ranks)
 	}
 	scheme, rest, ok := strings.Cut(base, "://")
 	if !ok || rest == "" {
