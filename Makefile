@@ -52,7 +52,7 @@ fuzz: ## every fuzz target for FUZZTIME (default 30s) each
 
 # --- style
 
-lint: ## gofmt, vet and staticcheck of every module
+lint: deps ## gofmt, vet and staticcheck of every module
 	@GO="$(GO)" internal/tools/lint.sh $(NESTED)
 
 cross: ## vet on other platforms, and the tests as a 32-bit program
