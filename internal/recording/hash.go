@@ -69,6 +69,7 @@ type hashHeader struct {
 }
 
 type hashLine struct {
+	Header        bool    `json:"header"`
 	Name          string  `json:"name"`
 	BlockSize     int     `json:"block_size"`
 	Tokens        []int64 `json:"tokens"`
@@ -148,6 +149,9 @@ func ParseHashCase(line []byte, maxTokens int) (HashCase, error) {
 	var l hashLine
 	if err := decode(line, &l); err != nil {
 		return HashCase{}, err
+	}
+	if l.Header {
+		return HashCase{}, errors.New("a second header: one engine and release a file")
 	}
 	c := HashCase{
 		Name: l.Name, BlockSize: l.BlockSize, Tokens: l.Tokens, LoRA: l.LoRA, CacheSalt: l.CacheSalt, Items: l.Items,

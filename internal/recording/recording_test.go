@@ -2,6 +2,7 @@ package recording
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -111,6 +112,10 @@ func TestPrompts(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	const header = `{"header":true,"engine":"vllm","version":"0.31.0"}` + "\n"
 	const trace = `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[{}]}` + "\n"
+	const meta = `{"op":"meta","engine":"vllm 0.32.0"}` + "\n"
+	event := func(rank, seq int) string {
+		return fmt.Sprintf(`{"op":"event","port_offset":%d,"seq":%d,"payload_b64":"kA=="}`+"\n", rank, seq)
+	}
 	read := map[string]func(string) error{
 		"hash":    func(s string) error { _, err := ReadHash(strings.NewReader(s)); return err },
 		"session": func(s string) error { _, err := ReadSession(strings.NewReader(s)); return err },
@@ -126,11 +131,21 @@ func TestRefusals(t *testing.T) {
 		{"hash", header + `{"name":"x","cache_salt_repeat":["x"]}`, "cache_salt_repeat"},
 		{"hash", header + `{"name":"x","prompt_embeds":{"shape":[3,1],"data_b64":"AAAA"}}` + "\n" + `{"name":"y","prompt_embeds":{"shape":[0],"data_b64":""}}`, "line 3"},
 		{"hash", header + `{"name":"x","prompt_embeds":{"data_b64":"%"}}`, "prompt_embeds"},
+		{"hash", header + header, "line 2: a second header"},
 		{"session", "\n\n", "empty file"},
 		{"session", `{"x":1}`, `want "op"`},
 		{"session", `{"op":"event","payload_b64":"%"}`, "payload"},
 		{"session", `{"op":"replay_done","messages":"many"}`, "line 1"},
 		{"session", `{"op":"request","prompt_token_ids":"none"}`, "line 1"},
+		{"session", `{"op":"reset"}`, `op "reset" is not of this format`},
+		{"session", meta + meta, "line 2: a meta line that is not the first"},
+		{"session", event(0, 0) + meta, "line 2: a meta line that is not the first"},
+		{"session", `{"op":"event","payload_b64":"kA=="}`, "an event without seq"},
+		{"session", meta + event(0, 1), "rank 0: seq 1, want 0: the recording is not whole"},
+		{"session", event(0, 4) + event(1, 0) + event(0, 5) + event(1, 2), "line 4: rank 1: seq 2, want 1"},
+		{"session", meta + event(0, 0) + event(0, 0), "line 3: rank 0: seq 0, want 1"},
+		{"session", `{"op":"event","frames":["","AAAAAAAAAAE=","kA=="]}` + "\n" + `{"op":"event","frames":["","AAAAAAAAAAM=","kA=="]}`, "seq 3, want 2"},
+		{"session", `{"op":"event","seq":2,"frames":["","AAAAAAAAAAE=","kA=="]}`, "seq 2, but 1 in the frames"},
 		{"trace", "", "empty file"},
 		{"trace", "{}", "header"},
 		{"trace", `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[{}],"none_hash_hex":"x"}`, "none_hash_hex"},

@@ -126,13 +126,22 @@ func (r *ServerRequest) Cached() int {
 // maxRank bounds the data-parallel ranks of a session.
 const maxRank = 1023
 
+// sessionOps are the lines of sessions, replay and restart recordings.
+var sessionOps = map[string]bool{
+	"meta": true, "request": true, "event": true, "reset_prefix_cache": true, "lora_repointed": true,
+	"server_killed_and_restarted": true, "replay_request": true, "replay_reply": true, "replay_done": true,
+	"replay_reply_after_second_send": true,
+	// SGLang's
+	"publisher": true, "describe_local_source": true, "live": true, "replay": true,
+}
+
 type sessionLine struct {
 	Op         string          `json:"op"`
 	Frames     []string        `json:"frames"`
 	Replies    [][]string      `json:"replies"`
 	Header     bool            `json:"header"`
 	Payload    string          `json:"payload_b64"`
-	Seq        int64           `json:"seq"`
+	Seq        *int64          `json:"seq"`
 	Topic      string          `json:"topic"`
 	PortOffset int             `json:"port_offset"`
 	Socket     string          `json:"socket"`
@@ -147,6 +156,7 @@ type sessionLine struct {
 // recording.
 func ReadSession(r io.Reader) (*Session, error) {
 	s := &Session{}
+	var order publishers
 	err := Lines(r, func(n int, line []byte) error {
 		var l sessionLine
 		if err := decode(line, &l); err != nil {
@@ -158,7 +168,13 @@ func ReadSession(r io.Reader) (*Session, error) {
 		if l.Op == "" {
 			return errors.New(`want "op" on every line`)
 		}
+		if !sessionOps[l.Op] {
+			return fmt.Errorf("op %q is not of this format: its effect on the rest is not known", l.Op)
+		}
 		if l.Op == "meta" {
+			if s.Meta != nil || len(s.Ops) > 0 {
+				return errors.New("a meta line that is not the first: one session a file")
+			}
 			s.Meta = &SessionMeta{}
 			return decode(line, s.Meta)
 		}
@@ -166,7 +182,7 @@ func ReadSession(r io.Reader) (*Session, error) {
 			return fmt.Errorf("port_offset %d, want 0 to %d", l.PortOffset, maxRank)
 		}
 		op := SessionOp{
-			Op: l.Op, Line: n, Seq: l.Seq, Topic: l.Topic, PortOffset: l.PortOffset, Socket: l.Socket, Label: l.Label,
+			Op: l.Op, Line: n, Topic: l.Topic, PortOffset: l.PortOffset, Socket: l.Socket, Label: l.Label,
 			Start: l.Start, EndMarkerSeen: l.EndMarker, Server: l.Server,
 		}
 		var err error
@@ -189,6 +205,9 @@ func ReadSession(r io.Reader) (*Session, error) {
 				return err
 			}
 			op.Replies = append(op.Replies, frames)
+		}
+		if op.Seq, err = order.next(&l, &op, s.Meta != nil); err != nil {
+			return err
 		}
 		s.Ops = append(s.Ops, op)
 		return nil
