@@ -54,6 +54,9 @@ func (a *Atlas) Apply(name string, payload []byte) error {
 
 // ApplyBatch applies a batch that was decoded already; it is not kept.
 func (a *Atlas) ApplyBatch(name string, b *kvevents.Batch) error {
+	if b == nil {
+		return ErrNil
+	}
 	return a.onWorker(name, func(w *worker) error { return w.apply(b) })
 }
 

@@ -35,6 +35,10 @@ const (
 	ErrUnsupported = constError("kvatlas: not supported")
 	// ErrBlockSize is returned when a worker's block size is not positive.
 	ErrBlockSize = constError("kvatlas: a worker needs a block size of at least 1 token")
+	// ErrNil is returned when a request, a result or a batch is nil.
+	ErrNil = constError("kvatlas: a nil request, result or batch")
+	// ErrNoAtlas is returned by AddWorker of an Atlas that New did not make.
+	ErrNoAtlas = constError("kvatlas: an Atlas is made by New")
 	// ErrNoWorkers is returned by Route when no worker is left to choose from.
 	ErrNoWorkers = constError("kvatlas: no worker to choose from")
 )
@@ -199,8 +203,17 @@ func (a *Atlas) now() time.Time {
 	return time.Now()
 }
 
+// current is the fleet of this moment, which the caller must not change. An Atlas
+// that New did not make has none.
+func (a *Atlas) current() *fleet {
+	if f := a.fleet.Load(); f != nil {
+		return f
+	}
+	return &fleet{}
+}
+
 func (a *Atlas) find(name string) (*worker, error) {
-	w, ok := a.fleet.Load().byName[name]
+	w, ok := a.current().byName[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, name)
 	}

@@ -109,12 +109,16 @@ func TestRefusedWorkers(t *testing.T) {
 		worker kvatlas.Worker
 		want   error
 	}{
-		"no name":       {kvatlas.Worker{Release: "0.32.0", BlockSize: 16}, kvatlas.ErrWorkerName},
-		"no block size": {kvatlas.Worker{Name: "w", Release: "0.32.0"}, kvatlas.ErrBlockSize},
-		"negative size": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: -16}, kvatlas.ErrBlockSize},
-		"no release":    {kvatlas.Worker{Name: "w", BlockSize: 16}, blockhash.ErrScheme},
-		"too old":       {kvatlas.Worker{Name: "w", Release: "0.9.2", BlockSize: 16}, blockhash.ErrScheme},
-		"no engine":     {kvatlas.Worker{Name: "w", Engine: "llamafile", Release: "1.0", BlockSize: 16}, kvatlas.ErrUnsupported},
+		"no name":                  {kvatlas.Worker{Release: "0.32.0", BlockSize: 16}, kvatlas.ErrWorkerName},
+		"no block size":            {kvatlas.Worker{Name: "w", Release: "0.32.0"}, kvatlas.ErrBlockSize},
+		"negative size":            {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: -16}, kvatlas.ErrBlockSize},
+		"no release":               {kvatlas.Worker{Name: "w", BlockSize: 16}, blockhash.ErrScheme},
+		"too old":                  {kvatlas.Worker{Name: "w", Release: "0.9.2", BlockSize: 16}, blockhash.ErrScheme},
+		"another engine's release": {kvatlas.Worker{Name: "w", Engine: "sglang", Release: "0.32.0", BlockSize: 16}, blockhash.ErrScheme},
+		"negative rank":            {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16, Rank: -1}, kvatlas.ErrOptions},
+		"two releases": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16,
+			Cache: radix.ProfileOptions{Release: "0.20.2"}}, kvatlas.ErrOptions},
+		"no engine": {kvatlas.Worker{Name: "w", Engine: "llamafile", Release: "1.0", BlockSize: 16}, kvatlas.ErrUnsupported},
 		"xxhash before it was there": {kvatlas.Worker{Name: "w", Release: "0.11.2", BlockSize: 16, Algorithm: blockhash.XXHash,
 			Seed: blockhash.SeedText("0")}, blockhash.ErrAlgorithm},
 		"short root": {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedRoot([]byte{1})}, blockhash.ErrRoot},

@@ -31,6 +31,45 @@ func TestOneEngineCannot(t *testing.T) {
 	require.Error(t, a.Match(&kvatlas.Request{Prompt: bad}, &m))
 }
 
+// TestNothingGiven: nil arguments and an Atlas that New did not make are errors,
+// not panics.
+func TestNothingGiven(t *testing.T) {
+	var zero kvatlas.Atlas
+	a := newAtlas(t, worker("a"))
+	var c kvatlas.Choice
+	var m kvatlas.Match
+	req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}
+	begin := func(a *kvatlas.Atlas, req *kvatlas.Request, c *kvatlas.Choice) error {
+		_, err := a.Begin(req, c)
+		return err
+	}
+	for name, got := range map[string]struct{ err, want error }{
+		"match without result":   {a.Match(req, nil), kvatlas.ErrNil},
+		"match without request":  {a.Match(nil, &m), kvatlas.ErrNil},
+		"route without result":   {a.Route(req, nil), kvatlas.ErrNil},
+		"route without request":  {a.Route(nil, &c), kvatlas.ErrNil},
+		"begin without choice":   {begin(a, req, nil), kvatlas.ErrNil},
+		"begin without request":  {begin(a, nil, &c), kvatlas.ErrNil},
+		"no batch":               {a.ApplyBatch("a", nil), kvatlas.ErrNil},
+		"nothing to decode into": {new(kvevents.Decoder).Decode(payload(t, "0.32.0"), nil), kvevents.ErrNoBatch},
+		"zero Atlas, add":        {zero.AddWorker(worker("a")), kvatlas.ErrNoAtlas},
+		"zero Atlas, match":      {zero.Match(req, &m), nil},
+		"zero Atlas, route":      {zero.Route(req, &c), kvatlas.ErrNoWorkers},
+		"zero Atlas, begin":      {begin(&zero, req, &c), kvatlas.ErrNoWorkers},
+		"zero Atlas, apply":      {zero.Apply("a", payload(t, "0.32.0")), kvatlas.ErrUnknownWorker},
+		"zero Atlas, reset":      {zero.Reset("a"), kvatlas.ErrUnknownWorker},
+		"zero Atlas, load":       {zero.SetLoad("a", scoring.Load{}), kvatlas.ErrUnknownWorker},
+	} {
+		require.ErrorIs(t, got.err, got.want, name)
+	}
+	require.False(t, zero.RemoveWorker("a"))
+	require.Empty(t, zero.Snapshot().Workers)
+	_, ok := zero.Mode("a")
+	require.False(t, ok)
+	zero.Handler().Lost(kvevents.Loss{Worker: "a"})
+	require.Equal(t, kvevents.AppendBatch(nil, &kvevents.Batch{}, kvevents.Form{}), kvevents.AppendBatch(nil, nil, kvevents.Form{}))
+}
+
 // TestSpeculationByBlockSize: claims count in each worker's own blocks.
 func TestSpeculationByBlockSize(t *testing.T) {
 	policy, err := scoring.New(scoring.PrefixLoad())

@@ -67,11 +67,15 @@ type domainMatch struct {
 //
 // A prompt that a worker's engine cannot express (images on one that hashes none)
 // has no known match there. Only a prompt that no worker's can is an error: a
-// *blockhash.PromptError, or one that wraps [radix.ErrQuery]; m is then empty.
+// *blockhash.PromptError, or one that wraps [radix.ErrQuery]; m is then empty. A nil
+// req or m is [ErrNil].
 func (a *Atlas) Match(req *Request, m *Match) error {
+	if req == nil || m == nil {
+		return ErrNil
+	}
 	defer a.done(StageMatch, a.timed())
 	a.matches.Add(1)
-	f := a.fleet.Load()
+	f := a.current()
 	m.fleet = f
 	m.Workers = m.Workers[:0]
 	m.picked = m.picked[:0]

@@ -28,6 +28,9 @@ type Choice struct {
 //
 // The error is one of [Atlas.Match], [ErrNoWorkers], or the policy's.
 func (a *Atlas) Route(req *Request, c *Choice) error {
+	if req == nil || c == nil {
+		return ErrNil
+	}
 	c.Worker, c.Decision.Chosen = "", nil
 	if err := a.Match(req, &c.Match); err != nil {
 		return err

@@ -46,7 +46,7 @@ func (a *Atlas) Handler() kvevents.Handler { return handler{a} }
 type handler struct{ a *Atlas }
 
 func (h handler) sink(src kvevents.Source) (sink, bool) {
-	w, ok := h.a.fleet.Load().bySource[src]
+	w, ok := h.a.current().bySource[src]
 	return sink{w}, ok
 }
 

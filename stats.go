@@ -69,7 +69,7 @@ type Snapshot struct {
 // whatever exports them. Each worker's are of one moment, not those of the whole
 // fleet.
 func (a *Atlas) Snapshot() Snapshot {
-	f := a.fleet.Load()
+	f := a.current()
 	s := Snapshot{Matches: a.matches.Load(), Errors: a.errors.Load()}
 	for _, w := range f.workers {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}

@@ -28,6 +28,9 @@ type Trip struct {
 // A worker that was removed since gives [scoring.ErrUnknownWorker]; the Trip then
 // does nothing, and the request may be sent all the same.
 func (a *Atlas) Begin(req *Request, c *Choice) (Trip, error) {
+	if req == nil || c == nil {
+		return Trip{}, ErrNil
+	}
 	chosen := c.Decision.Chosen
 	if chosen == nil {
 		return Trip{}, ErrNoWorkers

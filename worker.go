@@ -133,8 +133,15 @@ type worker struct {
 // Errors wrap those of [blockhash.SchemeFor], [blockhash.New] and
 // [radix.NewProfile], or are [ErrWorkerName], [ErrWorkerExists].
 func (a *Atlas) AddWorker(w Worker) error {
-	if w.Name == "" {
+	switch {
+	case a.flights == nil:
+		return ErrNoAtlas
+	case w.Name == "":
 		return ErrWorkerName
+	case w.Rank < 0:
+		return fmt.Errorf("%w: rank %d of worker %q, want 0 or more", ErrOptions, w.Rank, w.Name)
+	case w.Cache.Release != "" && w.Cache.Release != w.Release:
+		return fmt.Errorf("%w: worker %q is of release %q, its cache of %q: give the release once", ErrOptions, w.Name, w.Release, w.Cache.Release)
 	}
 	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
 		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
@@ -157,7 +164,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.fleet.Load()
+	s := a.current()
 	if old, ok := s.byName[w.Name]; ok {
 		if sameWorker(&old.Worker, &w) {
 			return nil
@@ -265,7 +272,7 @@ func (w *Worker) domainKey() (domainKey, error) {
 func (a *Atlas) RemoveWorker(name string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.fleet.Load()
+	s := a.current()
 	w, ok := s.byName[name]
 	if !ok {
 		return false
@@ -285,7 +292,7 @@ func (a *Atlas) RemoveWorker(name string) bool {
 
 // Mode returns how a worker's blocks are told apart.
 func (a *Atlas) Mode(name string) (Mode, bool) {
-	w, ok := a.fleet.Load().byName[name]
+	w, ok := a.current().byName[name]
 	if !ok {
 		return 0, false
 	}

@@ -68,7 +68,7 @@ func TestSchemeFor(t *testing.T) {
 	}
 	for _, bad := range [][2]string{
 		{"vllm", ""}, {"vllm", "latest"}, {"vllm", "0.9.2"}, {"vllm", "0.10.1"}, {"vllm", "0"}, {"vllm", "-1.2"},
-		{"vllm", "0.31.0 beta"}, {"vllm", "0.31.x"}, {"vllm", "99999999999999999999"}, {"", "0.31.0"}, {"tgi", "1.0"},
+		{"vllm", "0.31.0 beta"}, {"sglang", "0.32.0"}, {"vllm", "0.100.0"}, {"vllm", "0.31.x"}, {"vllm", "99999999999999999999"}, {"", "0.31.0"}, {"tgi", "1.0"},
 	} {
 		s, err := SchemeFor(bad[0], bad[1])
 		require.ErrorIs(t, err, ErrScheme, bad)

@@ -214,8 +214,9 @@ func Schemes() []Scheme {
 // "v0.31.0", "0.31.0rc1", "0.20.2+cpu". A version newer than all that are
 // known gets the newest scheme, and a development build or release candidate
 // that of its number; both are [Scheme.Assumed]. An older one than the oldest
-// known, an unknown engine or an unreadable version gives an error that wraps
-// [ErrScheme].
+// known, one whose second number is far beyond the newest (SGLang "0.32.0" is
+// another engine's), an unknown engine or an unreadable version gives an error
+// that wraps [ErrScheme].
 func SchemeFor(engine, release string) (Scheme, error) {
 	name := strings.ToLower(engine)
 	var ids []schemeID
@@ -245,7 +246,12 @@ func SchemeFor(engine, release string) (Scheme, error) {
 		return Scheme{}, fmt.Errorf("%w: %s changed between %s and the next known release; %s is between them",
 			ErrScheme, name, e.last, release)
 	}
-	newer := eras[ids[len(ids)-1]].last.less(v)
+	newest := eras[ids[len(ids)-1]].last
+	if v[0] == newest[0] && v[1] > max(3*newest[1], newest[1]+10) {
+		return Scheme{}, fmt.Errorf("%w: %s %s is far from %s's numbering, whose newest release known here is %s: is it another engine's?",
+			ErrScheme, name, release, name, newest)
+	}
+	newer := newest.less(v)
 	return Scheme{id: found, assumed: pre || newer}, nil
 }
 

@@ -13,10 +13,13 @@ type Decoder struct {
 // and unknown types and fields are no error: b counts them.
 //
 // The error is a [*DecodeError], and b is then empty: a payload that cannot be
-// read to its end has no effect at all. Decode is safe on untrusted bytes. It
+// read to its end has no effect at all. A nil b is [ErrNoBatch]. Decode is safe on untrusted bytes. It
 // does not allocate once b has held as much, and b borrows from payload (see
 // the package documentation).
 func (d *Decoder) Decode(payload []byte, b *Batch) error {
+	if b == nil {
+		return ErrNoBatch
+	}
 	b.Reset()
 	r := reader{cursor: cursor{buf: payload}, b: b, lim: d.Limits.withDefaults()}
 	if err := r.payload(); err != nil {

@@ -8,9 +8,12 @@ import (
 // AppendBatch appends the payload of b in the form f to dst and returns it.
 // What the release cannot say is left out: fields it does not know, tokens of
 // the form TokensOpaque, malformed events. It reads the exported fields of b
-// only, so a batch may be put together by hand. It does not allocate when dst
+// only, so a batch may be put together by hand; nil is an empty one. It does not allocate when dst
 // has room.
 func AppendBatch(dst []byte, b *Batch, f Form) []byte {
+	if b == nil {
+		b = &Batch{}
+	}
 	e := f.get()
 	w := writer{buf: dst, era: e, digest: f.digest}
 	rank := b.HasRank && !e.noRank

@@ -24,6 +24,9 @@ const (
 	ErrLimit = constError("over a limit")
 )
 
+// ErrNoBatch is returned by Decode when there is no batch to decode into.
+const ErrNoBatch = constError("kvevents: Decode needs a Batch to decode into, got nil")
+
 // DecodeError says why a payload could not be read, and where.
 type DecodeError struct {
 	Offset int   // in the payload, bytes

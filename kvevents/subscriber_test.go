@@ -443,8 +443,15 @@ func TestTrialT81PortOutOfRange(t *testing.T) {
 	}
 	_, err = kvevents.RankEndpoints("ipc:///x", 2)
 	require.Error(t, err)
-	_, err = kvevents.RankEndpoints("tcp://h:1", 0)
-	require.Error(t, err)
+	for _, ranks := range []int{-1, 0, 65536, 1 << 40} {
+		for _, base := range []string{"tcp://h:1", "inproc://kv"} {
+			_, err = kvevents.RankEndpoints(base, ranks)
+			require.ErrorContains(t, err, "want 1 to 65535", "%s, %d ranks", base, ranks)
+		}
+	}
+	all, err := kvevents.RankEndpoints("tcp://h:1", 65535)
+	require.NoError(t, err)
+	require.Equal(t, "tcp://h:65535", all[65534])
 }
 
 func TestTrialT83Topics(t *testing.T) {
