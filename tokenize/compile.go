@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/kvatlas/kvatlas/internal/jsonscan"
 )
 
 // compileModel builds the tables of the BPE model.
-func (t *Tokenizer) compileModel(f *file, s *scanner) error {
+func (t *Tokenizer) compileModel(f *file, s *jsonscan.Scanner) error {
 	if f.modelType != "BPE" && (f.modelType != "" || !f.hasMerges) {
 		return unsupported("model.type", f.modelType, "only BPE is known")
 	}
@@ -150,7 +152,7 @@ func (t *Tokenizer) substitutes(f *file) (map[uint32]bool, error) {
 
 // merges fills the merge tables and returns, by id, the tokens that merges
 // make.
-func (t *Tokenizer) merges(f *file, s *scanner, special map[uint32]bool) ([]string, error) {
+func (t *Tokenizer) merges(f *file, s *jsonscan.Scanner, special map[uint32]bool) ([]string, error) {
 	if !f.hasMerges {
 		return nil, invalid("the model has no merges")
 	}
@@ -177,11 +179,11 @@ func (t *Tokenizer) merges(f *file, s *scanner, special map[uint32]bool) ([]stri
 		id, ok := f.tokens[string(joined)]
 		switch {
 		case !okL || !okR || !ok:
-			return s.fail(fmt.Sprintf("merge %q + %q: not all of them and their sum are in the vocabulary", left, right))
+			return s.Fail(fmt.Sprintf("merge %q + %q: not all of them and their sum are in the vocabulary", left, right))
 		case special[l] || special[r]:
 			return unsupported("model.merges", left+" "+right, "it merges a byte or unknown token")
 		case len(list) >= maxMerges:
-			return s.fail("too many merges")
+			return s.Fail("too many merges")
 		case names[id] != string(joined) || shared[id]:
 			return unsupported("model.vocab id", id, fmt.Sprintf("%q and another token share it", joined))
 		}

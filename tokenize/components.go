@@ -3,6 +3,7 @@ package tokenize
 import (
 	"strings"
 
+	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/tokenize/internal/unidata"
 )
 
@@ -48,7 +49,7 @@ func readNormalizer(raw string, depth int) ([]normOp, error) {
 			return nil, unsupported("normalizer", kind, "only a pattern that is a text is known")
 		}
 		return []normOp{{kind: normReplace, old: *all.Pattern.Text, new: *all.Content}}, nil
-	case kind == "Sequence" && depth < maxDepth:
+	case kind == "Sequence" && depth < jsonscan.MaxDepth:
 		var ops []normOp
 		for _, n := range all.Normalizers {
 			more, err := readNormalizer(string(n), depth+1)
@@ -125,7 +126,7 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 	}
 	switch kind {
 	case "Sequence":
-		if depth >= maxDepth {
+		if depth >= jsonscan.MaxDepth {
 			return unsupported("pre_tokenizer", kind, "nested too deeply")
 		}
 		for _, r := range all.Pretokenizers {
@@ -253,7 +254,7 @@ func readPostProcessor(raw string, t *template, depth int) error {
 	case "ByteLevel":
 		return nil // trims offsets, changes no id
 	case "Sequence":
-		if depth >= maxDepth {
+		if depth >= jsonscan.MaxDepth {
 			return unsupported("post_processor", kind, "nested too deeply")
 		}
 		for _, p := range all.Processors {

@@ -3,6 +3,8 @@ package tokenize
 import (
 	"errors"
 	"fmt"
+
+	"github.com/kvatlas/kvatlas/internal/jsonscan"
 )
 
 type constError string
@@ -79,8 +81,8 @@ func invalid(format string, args ...any) error {
 }
 
 func asFileError(err error) error {
-	if syntax, ok := errors.AsType[*syntaxError](err); ok {
-		return &FileError{Offset: syntax.offset, Reason: syntax.reason}
+	if syntax, ok := errors.AsType[*jsonscan.SyntaxError](err); ok {
+		return &FileError{Offset: syntax.Offset, Reason: syntax.Reason}
 	}
 	return err
 }

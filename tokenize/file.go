@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/kvatlas/kvatlas/internal/jsonscan"
 )
 
 // file is a tokenizer.json, read but not yet understood.
@@ -22,30 +24,30 @@ type file struct {
 }
 
 // readFile reads data, whose memory the result shares.
-func readFile(data string) (*file, *scanner, error) {
+func readFile(data string) (*file, *jsonscan.Scanner, error) {
 	f := &file{}
-	s := &scanner{data: data}
+	s := jsonscan.New(data)
 	seen := make(map[string]bool)
-	err := s.object(func(key string) (err error) {
+	err := s.Object(func(key string) (err error) {
 		if seen[key] {
-			return s.fail(fmt.Sprintf("%q stands twice", key))
+			return s.Fail(fmt.Sprintf("%q stands twice", key))
 		}
 		seen[key] = true
 		switch key {
 		case "version":
-			f.version, err = s.str()
+			f.version, err = s.Str()
 		case "truncation":
-			f.truncation, err = s.raw()
+			f.truncation, err = s.Raw()
 		case "padding":
-			f.padding, err = s.raw()
+			f.padding, err = s.Raw()
 		case "normalizer":
-			f.normalizer, err = s.raw()
+			f.normalizer, err = s.Raw()
 		case "pre_tokenizer":
-			f.preTokenizer, err = s.raw()
+			f.preTokenizer, err = s.Raw()
 		case "post_processor":
-			f.postProcessor, err = s.raw()
+			f.postProcessor, err = s.Raw()
 		case "decoder":
-			_, err = s.raw() // has no part in encoding
+			_, err = s.Raw() // has no part in encoding
 		case "added_tokens":
 			err = f.readAdded(s)
 		case "model":
@@ -55,8 +57,8 @@ func readFile(data string) (*file, *scanner, error) {
 		}
 		return err
 	})
-	if err == nil && !s.end() {
-		err = s.fail("unexpected text behind the end")
+	if err == nil && !s.End() {
+		err = s.Fail("unexpected text behind the end")
 	}
 	if err == nil && f.tokens == nil {
 		err = invalid("no model with a vocab")
@@ -64,8 +66,8 @@ func readFile(data string) (*file, *scanner, error) {
 	return f, s, err
 }
 
-func (f *file) readAdded(s *scanner) error {
-	raw, err := s.raw()
+func (f *file) readAdded(s *jsonscan.Scanner) error {
+	raw, err := s.Raw()
 	if err != nil || raw == "null" {
 		return err
 	}
@@ -90,34 +92,34 @@ func (f *file) readAdded(s *scanner) error {
 	return nil
 }
 
-func (f *file) readModel(s *scanner) error {
-	return s.object(func(key string) (err error) {
+func (f *file) readModel(s *jsonscan.Scanner) error {
+	return s.Object(func(key string) (err error) {
 		switch key {
 		case "type":
-			f.modelType, err = s.str()
+			f.modelType, err = s.Str()
 		case "dropout":
-			f.dropout, err = s.raw()
+			f.dropout, err = s.Raw()
 		case "unk_token":
-			f.unknown, err = s.raw()
+			f.unknown, err = s.Raw()
 		case "continuing_subword_prefix":
-			f.subwordPrefix, err = s.raw()
+			f.subwordPrefix, err = s.Raw()
 		case "end_of_word_suffix":
-			f.wordSuffix, err = s.raw()
+			f.wordSuffix, err = s.Raw()
 		case "fuse_unk":
-			f.fuseUnknown, err = s.truth()
+			f.fuseUnknown, err = truth(s)
 		case "byte_fallback":
-			f.byteFallback, err = s.truth()
+			f.byteFallback, err = truth(s)
 		case "ignore_merges":
-			f.ignoreMerges, err = s.truth()
+			f.ignoreMerges, err = truth(s)
 		case "vocab":
-			if s.peek() != '{' {
+			if s.Peek() != '{' {
 				return unsupported("model.vocab", "list", "only a BPE vocabulary is known, which is an object")
 			}
 			return f.readVocab(s)
 		case "merges":
-			s.peek()
-			f.merges, f.hasMerges = s.pos, true
-			return s.skipArray()
+			s.Peek()
+			f.merges, f.hasMerges = s.Pos(), true
+			return skipArray(s)
 		default:
 			return unsupported("model field", key, "it is not one of a BPE model")
 		}
@@ -125,19 +127,19 @@ func (f *file) readModel(s *scanner) error {
 	})
 }
 
-func (f *file) readVocab(s *scanner) error {
-	f.tokens = make(map[string]uint32, min(len(s.data)/40, maxTokens))
-	return s.object(func(key string) error {
-		id, err := s.number()
+func (f *file) readVocab(s *jsonscan.Scanner) error {
+	f.tokens = make(map[string]uint32, min(s.Len()/40, maxTokens))
+	return s.Object(func(key string) error {
+		id, err := s.Number()
 		if err != nil {
 			return err
 		}
 		if _, ok := f.tokens[key]; ok {
-			return s.fail(fmt.Sprintf("the vocabulary has %q twice", key))
+			return s.Fail(fmt.Sprintf("the vocabulary has %q twice", key))
 		}
 		f.tokens[key] = id
 		if len(f.tokens) > maxTokens {
-			return s.fail("too many tokens")
+			return s.Fail("too many tokens")
 		}
 		return nil
 	})
@@ -145,11 +147,11 @@ func (f *file) readVocab(s *scanner) error {
 
 // eachMerge reads the list of merges: pairs, or texts with one space in the
 // old form.
-func (f *file) eachMerge(s *scanner, merge func(left, right string) error) error {
-	s.pos = f.merges
-	return s.array(func() error {
-		if s.peek() == '"' {
-			line, err := s.str()
+func (f *file) eachMerge(s *jsonscan.Scanner, merge func(left, right string) error) error {
+	s.Seek(f.merges)
+	return s.Array(func() error {
+		if s.Peek() == '"' {
+			line, err := s.Str()
 			if err != nil {
 				return err
 			}
@@ -158,22 +160,22 @@ func (f *file) eachMerge(s *scanner, merge func(left, right string) error) error
 			}
 			left, right, ok := strings.Cut(line, " ")
 			if !ok || strings.Contains(right, " ") {
-				return s.fail("a merge is not two tokens")
+				return s.Fail("a merge is not two tokens")
 			}
 			return merge(left, right)
 		}
 		var pair [2]string
 		n := 0
-		err := s.array(func() (err error) {
+		err := s.Array(func() (err error) {
 			if n >= 2 {
-				return s.fail("a merge is not two tokens")
+				return s.Fail("a merge is not two tokens")
 			}
-			pair[n], err = s.str()
+			pair[n], err = s.Str()
 			n++
 			return err
 		})
 		if err == nil && n != 2 {
-			err = s.fail("a merge is not two tokens")
+			err = s.Fail("a merge is not two tokens")
 		}
 		if err != nil {
 			return err
@@ -183,8 +185,8 @@ func (f *file) eachMerge(s *scanner, merge func(left, right string) error) error
 }
 
 // truth reads true or false; null counts as false.
-func (s *scanner) truth() (bool, error) {
-	raw, err := s.raw()
+func truth(s *jsonscan.Scanner) (bool, error) {
+	raw, err := s.Raw()
 	if err != nil {
 		return false, err
 	}
@@ -194,15 +196,15 @@ func (s *scanner) truth() (bool, error) {
 	case "false", "null":
 		return false, nil
 	}
-	return false, s.fail("expected true or false")
+	return false, s.Fail("expected true or false")
 }
 
 // skipArray skips a list of strings or of lists of strings.
-func (s *scanner) skipArray() error {
-	if s.peek() != '[' {
-		return s.fail("expected '['")
+func skipArray(s *jsonscan.Scanner) error {
+	if s.Peek() != '[' {
+		return s.Fail("expected '['")
 	}
-	_, err := s.raw()
+	_, err := s.Raw()
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/tokenize/internal/unidata"
 )
 
@@ -90,7 +91,7 @@ func Load(data []byte, o Options) (*Tokenizer, error) {
 	return t, nil
 }
 
-func (t *Tokenizer) compile(f *file, s *scanner, o Options) error {
+func (t *Tokenizer) compile(f *file, s *jsonscan.Scanner, o Options) error {
 	if f.version != "1.0" {
 		return unsupported("version", f.version, `only "1.0" is known`)
 	}
