@@ -41,7 +41,7 @@ type WorkerStats struct {
 // A payload that cannot be decoded changes nothing and is an error; a malformed
 // event costs itself only and is counted. The payload is not kept.
 func (a *Atlas) Apply(name string, payload []byte) error {
-	defer a.done(StageApply, a.timed())
+	defer a.done(StageApply, a.timed(), 0)
 	return a.onWorker(name, func(w *worker) error {
 		var dec kvevents.Decoder
 		if err := dec.Decode(payload, &w.batch); err != nil {

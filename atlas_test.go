@@ -307,8 +307,10 @@ func TestSnapshot(t *testing.T) {
 	require.Equal(t, []string{"GPU"}, s.Workers[0].Media)
 	require.Equal(t, 1, s.Workers[0].Index.Held[0].Blocks)
 	require.Equal(t, 3, s.Index.Memberships)
+	require.Equal(t, 3, s.Index.Blocks)
+	require.InEpsilon(t, float64(s.Index.Bytes), s.Workers[0].Bytes[0]+s.Workers[1].Bytes[0], 1e-9, "each index is divided among its own workers")
 	require.Equal(t, int64(1<<20), s.Memo.MaxBytes)
-	for stage, want := range []int64{1, 1, 2} {
+	for stage, want := range []int64{1, 1, 1, 2} {
 		require.Equal(t, want, seen[stage].Load(), kvatlas.Stage(stage))
 	}
 }
@@ -657,6 +659,9 @@ func TestNoAllocs(t *testing.T) {
 	byContent := worker("d")
 	byContent.Algorithm, byContent.Seed = blockhash.XXHash, blockhash.Seed{}
 	a := newAtlas(t, worker("a"), worker("b"), worker("c"), byContent)
+	observed, err := kvatlas.New(kvatlas.Options{Observer: new(counts)})
+	require.NoError(t, err)
+	require.NoError(t, observed.AddWorker(worker("a")))
 	p := blockhash.Prompt{Tokens: tokens(1601)}
 	store := payload(t, "0.32.0", stored(keysOf(t, worker("a"), p), p.Tokens[:1600]))
 	drop := payload(t, "0.32.0", removed(keysOf(t, worker("a"), p)...))
@@ -664,17 +669,20 @@ func TestNoAllocs(t *testing.T) {
 		require.NoError(t, a.Apply(name, store))
 		require.NoError(t, a.Apply(name, store))
 	}
+	require.NoError(t, observed.Apply("a", store))
 	var m kvatlas.Match
-	var c kvatlas.Choice
+	var c, oc kvatlas.Choice
 	req := &kvatlas.Request{Prompt: p}
 	for name, f := range map[string]func(){
-		"Match": func() { _ = a.Match(req, &m) },
-		"Route": func() { _ = a.Route(req, &c) },
-		"Apply": func() { _ = a.Apply("a", store); _ = a.Apply("a", drop) },
+		"Match":                  func() { _ = a.Match(req, &m) },
+		"Route":                  func() { _ = a.Route(req, &c) },
+		"Route with an observer": func() { _ = observed.Route(req, &oc) },
+		"Apply":                  func() { _ = a.Apply("a", store); _ = a.Apply("a", drop) },
 	} {
 		f()
 		require.Zero(t, testing.AllocsPerRun(200, f), name)
 	}
 	require.Equal(t, 1600, c.Match.Workers[0].Usable)
 	require.Equal(t, 1600, c.Match.Workers[3].Usable)
+	require.Equal(t, 1600, oc.Match.Workers[0].Usable)
 }

@@ -3,6 +3,7 @@ package kvatlas
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/radix"
@@ -35,7 +36,9 @@ type Match struct {
 
 	picked  []*worker
 	domains []domainMatch
-	fleet   *fleet // that domains are of
+	fleet   *fleet        // that domains are of
+	timed   bool          // somebody observes
+	hashing time.Duration // so far
 }
 
 // WorkerMatch is what one worker holds of the prompt.
@@ -55,7 +58,8 @@ type domainMatch struct {
 	keys   blockhash.ContentChain
 	query  radix.Query
 	result radix.Result
-	at     []int    // where the domain's workers stand in Match.Workers
+	at     []int // where the domain's workers stand in Match.Workers
+	meter  meter
 	whole  []uint64 // all keys of the prompt, where they were asked for
 	hashed bool     // whole is of this prompt
 	zeros  []int32
@@ -73,7 +77,16 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 	if req == nil || m == nil {
 		return ErrNil
 	}
-	defer a.done(StageMatch, a.timed())
+	started := a.timed()
+	err := a.match(req, m)
+	a.done(StageMatch, started, m.hashing)
+	a.hashed(m)
+	return err
+}
+
+// match is Match but for the observer.
+func (a *Atlas) match(req *Request, m *Match) error {
+	m.timed, m.hashing = a.options.Observer != nil, 0
 	a.matches.Add(1)
 	f := a.current()
 	m.fleet = f
@@ -176,7 +189,13 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 		}
 		q.Source = &dm.chain
 	}
-	if err := d.index.Match(q, &dm.result); err != nil {
+	dm.meter.reset(q.Source)
+	if m.timed && q.Source != nil {
+		q.Source = &dm.meter
+	}
+	err := d.index.Match(q, &dm.result)
+	m.hashing += dm.meter.took
+	if err != nil {
 		return err
 	}
 	for i, at := range dm.at {
@@ -208,6 +227,9 @@ func (m *Match) Find(name string) int {
 // keysFor returns all keys of the prompt in the domain of a matched worker; ok is
 // false where they are not known.
 func (m *Match) keysFor(i int, req *Request) (keys []uint64, ok bool) {
+	if m.timed {
+		defer func(started time.Time) { m.hashing += time.Since(started) }(time.Now())
+	}
 	d := m.picked[i].domain
 	for j, o := range m.fleet.domains {
 		if o == d {

@@ -32,13 +32,24 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 		return ErrNil
 	}
 	c.Worker, c.Decision.Chosen = "", nil
-	if err := a.Match(req, &c.Match); err != nil {
-		return err
+	started := a.timed()
+	err := a.match(req, &c.Match)
+	a.done(StageMatch, started, c.Match.hashing)
+	switch {
+	case err != nil:
+	case len(c.Match.Workers) == 0:
+		err = ErrNoWorkers
+	default:
+		started, hashing := a.timed(), c.Match.hashing
+		err = a.score(req, c)
+		a.done(StageScore, started, c.Match.hashing-hashing)
 	}
-	if len(c.Match.Workers) == 0 {
-		return ErrNoWorkers
-	}
-	defer a.done(StageScore, a.timed())
+	a.hashed(&c.Match)
+	return err
+}
+
+// score lets the policy choose among the workers of c.Match.
+func (a *Atlas) score(req *Request, c *Choice) error {
 	c.request = scoring.Request{
 		Tokens: req.Prompt.Len(), OutputTokens: req.OutputTokens, Session: req.Session, Explain: req.Explain,
 	}

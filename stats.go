@@ -1,8 +1,6 @@
 package kvatlas
 
 import (
-	"time"
-
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/radix"
 )
@@ -53,6 +51,11 @@ type WorkerSnapshot struct {
 	Prediction Prediction
 	// Media names the media of Index.Held.
 	Media []string
+	// Bytes is the memory of Index.Held: each one's part of what its index takes,
+	// by the blocks it holds. A block that several hold costs little more than
+	// one, so these are shares, not what would become free without the worker.
+	// Maps of workers known by content are not among it.
+	Bytes []float64
 }
 
 // Snapshot is what is counted over the fleet.
@@ -71,6 +74,7 @@ type Snapshot struct {
 func (a *Atlas) Snapshot() Snapshot {
 	f := a.current()
 	s := Snapshot{Matches: a.matches.Load(), Errors: a.errors.Load()}
+	perBlock := s.domains(f.domains)
 	for _, w := range f.workers {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
 		if w.locked(func() (err error) {
@@ -81,17 +85,33 @@ func (a *Atlas) Snapshot() Snapshot {
 		}) != nil {
 			continue // removed meanwhile
 		}
+		each := perBlock[w.domain]
 		for _, h := range ws.Index.Held {
 			ws.Media = append(ws.Media, w.domain.index.MediumName(h.Medium))
+			ws.Bytes = append(ws.Bytes, each*float64(h.Blocks))
 		}
 		s.Workers = append(s.Workers, ws)
 	}
-	for _, d := range f.domains {
+	return s
+}
+
+// domains sums up the indexes and memories of all domains, and returns the bytes
+// that each index takes for a block that somebody holds.
+func (s *Snapshot) domains(all []*domain) (perBlock map[*domain]float64) {
+	perBlock = make(map[*domain]float64, len(all))
+	for _, d := range all {
 		x := d.index.Stats()
+		if x.Memberships > 0 {
+			perBlock[d] = float64(x.Bytes) / float64(x.Memberships)
+		}
 		s.Index.Workers += x.Workers
 		s.Index.Memberships += x.Memberships
 		s.Index.Copies += x.Copies
 		s.Index.Unmatched += x.Unmatched
+		s.Index.Blocks += x.Blocks
+		s.Index.Bytes += x.Bytes
+		s.Index.Lost += x.Lost
+		s.Index.Evicted += x.Evicted
 		if d.hasher != nil {
 			m := d.hasher.MemoStats()
 			s.Memo.Hits += m.Hits
@@ -102,45 +122,5 @@ func (a *Atlas) Snapshot() Snapshot {
 			s.Memo.MaxBytes += m.MaxBytes
 		}
 	}
-	return s
-}
-
-// Stage is a part of a decision whose time can be observed.
-type Stage uint8
-
-const (
-	// StageMatch is hashing and matching, which run hand in hand.
-	StageMatch Stage = iota
-	// StageScore is filters, scorers and the pick.
-	StageScore
-	// StageApply is decoding and applying one message.
-	StageApply
-
-	NumStages = int(iota)
-)
-
-// String returns "match", "score" or "apply".
-func (s Stage) String() string {
-	return [...]string{"match", "score", "apply"}[min(int(s), NumStages-1)]
-}
-
-// Observer sees how long a stage took. It is called by the goroutine at work, must
-// be safe for concurrent use and should not allocate.
-type Observer interface {
-	Observe(s Stage, d time.Duration)
-}
-
-// timed starts the time of a stage; the returned time is for done. Without an
-// observer neither looks at the clock.
-func (a *Atlas) timed() time.Time {
-	if a.options.Observer == nil {
-		return time.Time{}
-	}
-	return time.Now()
-}
-
-func (a *Atlas) done(s Stage, started time.Time) {
-	if a.options.Observer != nil {
-		a.options.Observer.Observe(s, time.Since(started))
-	}
+	return perBlock
 }
