@@ -61,6 +61,7 @@ func busy(t *testing.T) *fleet {
 	require.NoError(t, err)
 	f.Speculation.Sent(1, []uint64{1, 2, 3})
 	f.Speculation.Stored(1, []uint64{1})
+	f.Latency.Observe(kvatlas.StageHash, 20*time.Microsecond)
 	f.Latency.Observe(kvatlas.StageMatch, 3*time.Microsecond)
 	f.Latency.Observe(kvatlas.StageScore, 2*time.Second)
 	f.Latency.Observe(255, time.Second) // no such stage
@@ -68,14 +69,14 @@ func busy(t *testing.T) *fleet {
 	return f
 }
 
-// clocks are the series whose values depend on the time.
-var clocks = regexp.MustCompile(`(?m)^(kvatlas_stream_(?:last_message_timestamp_seconds|lag_seconds|batch_lag_seconds_(?:sum|bucket))\{.*\}) .*$`)
+// varying are the series whose values depend on the time or on the index's layout.
+var varying = regexp.MustCompile(`(?m)^(kvatlas_(?:stream_(?:last_message_timestamp_seconds|lag_seconds|batch_lag_seconds_(?:sum|bucket))|index_(?:memory_)?bytes)\{.*\}) .*$`)
 
-// TestGolden: the whole exposition, apart from values that are times. To change
-// it on purpose: go test -run Golden -update
+// TestGolden: the whole exposition, apart from values that are times or memory. To
+// change it on purpose: go test -run Golden -update
 func TestGolden(t *testing.T) {
 	const file = "testdata/exposition.txt"
-	got := clocks.ReplaceAllString(string(exposition(t, collector(t, metrics.Options{}, busy(t)))), "$1 TIME")
+	got := varying.ReplaceAllString(string(exposition(t, collector(t, metrics.Options{}, busy(t)))), "$1 VARIES")
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
 	}
@@ -151,6 +152,32 @@ func TestWorkersAreBounded(t *testing.T) {
 	require.Equal(t, 18.0+19, v)
 	v, _ = value(t, c, "kvatlas_workers")
 	require.Equal(t, 20.0, v)
+}
+
+// TestIndexBytes: the index's memory is divided among workers and media by the
+// blocks they hold, none of it twice and none left over.
+func TestIndexBytes(t *testing.T) {
+	f := newFleet(t, "", "a", "b", "empty")
+	f.worker(kvatlas.Worker{Name: "content", Release: "0.20.2"}) // an index of its own
+	onCPU := stored(1, 50)
+	onCPU.Medium = []byte("cpu")
+	require.NoError(t, f.Atlas.Apply("a", payload(t, stored(1, 100), onCPU)))
+	require.NoError(t, f.Atlas.Apply("b", payload(t, stored(1, 50))))
+	require.NoError(t, f.Atlas.Apply("content", payload(t, stored(1, 7))))
+	c := collector(t, metrics.Options{}, f)
+	of := func(worker, medium string) float64 {
+		v, ok := value(t, c, "kvatlas_index_bytes", "worker", worker, "medium", medium)
+		require.True(t, ok)
+		return v
+	}
+	require.InEpsilon(t, 2*of("b", "GPU"), of("a", "GPU"), 1e-9)
+	require.InEpsilon(t, of("b", "GPU"), of("a", "CPU"), 1e-9)
+	require.NotZero(t, of("content", "GPU"))
+	require.Zero(t, of("empty", "GPU"))
+	memory, ok := value(t, c, "kvatlas_index_memory_bytes")
+	require.True(t, ok)
+	require.Equal(t, float64(f.Atlas.Snapshot().Index.Bytes), memory)
+	require.InEpsilon(t, memory, of("a", "GPU")+of("a", "CPU")+of("b", "GPU")+of("content", "GPU"), 1e-9)
 }
 
 // TestHostileNames: names that come from the wire can neither break an

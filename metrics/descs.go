@@ -11,6 +11,9 @@ const (
 	matchErrors
 	latency
 	indexBlocks
+	indexBytes
+	indexMemory
+	indexLost
 	indexCopies
 	unmatched
 	blocks
@@ -75,10 +78,15 @@ var described = [numMetrics]struct {
 	workers:     {"kvatlas_workers", gauge, nil, "Workers that are registered."},
 	matches:     {"kvatlas_matches_total", counter, nil, "Prompts that were looked up in the index, whether to route them or not."},
 	matchErrors: {"kvatlas_match_errors_total", counter, nil, "Prompts that could not be looked up because of an error of theirs."},
-	latency: {"kvatlas_stage_duration_seconds", 0, []string{"stage"}, "Time of a stage: tokenize (where the caller tells), match (hash a prompt and look it up), " +
-		"score (filters, scorers and the pick), apply (decode and apply a message)."},
+	latency: {"kvatlas_stage_duration_seconds", 0, []string{"stage"}, "Time of a stage: tokenize (where the caller tells), hash (hash a prompt as far as it is looked up), " +
+		"match (look it up), score (filters, scorers and the pick), apply (decode and apply a message). They do not overlap."},
 
 	indexBlocks: {"kvatlas_index_blocks", gauge, []string{"worker", "medium"}, "Different KV blocks that a worker is known to hold, by the medium they are on."},
+	indexBytes: {"kvatlas_index_bytes", gauge, []string{"worker", "medium"},
+		"A worker's share of kvatlas_index_memory_bytes, divided by the KV blocks held; a block that several hold costs little more than one, so this is not what the worker's removal would free."},
+	indexMemory: {"kvatlas_index_memory_bytes", gauge, nil,
+		"Memory of this process taken to know which worker holds which KV block (keys, tables, lists of holders); it is reused but does not shrink."},
+	indexLost:   {"kvatlas_index_lost_blocks_total", counter, nil, "KV blocks that found no room in the index and are not known."},
 	indexCopies: {"kvatlas_index_copies", gauge, []string{"worker"}, "Copies of KV blocks that a worker is known to hold beyond the first of each."},
 	unmatched: {"kvatlas_index_unmatched_removals_total", counter, []string{"worker"},
 		"Removals of KV blocks that the worker was not known to hold: after a start in mid-stream they are normal, later a sign of lost messages."},

@@ -77,6 +77,8 @@ func (s *scan) atlas(snap *kvatlas.Snapshot) {
 	s.add(workers, float64(len(snap.Workers)))
 	s.count(matches, snap.Matches)
 	s.count(matchErrors, snap.Errors)
+	s.add(indexMemory, float64(snap.Index.Bytes))
+	s.count(indexLost, snap.Index.Lost)
 	if snap.Memo.MaxBytes > 0 {
 		s.count(memoSpans, snap.Memo.Hits, "hit")
 		s.count(memoSpans, snap.Memo.Misses, "miss")
@@ -98,9 +100,13 @@ func (s *scan) atlas(snap *kvatlas.Snapshot) {
 
 func (s *scan) worker(w *kvatlas.WorkerSnapshot, media bounded) {
 	name := s.workers.of(w.Name)
-	s.add(indexBlocks, 0, name, "GPU") // before the first block
+	for _, m := range []metric{indexBlocks, indexBytes} {
+		s.add(m, 0, name, "GPU") // before the first block
+	}
 	for i, h := range w.Index.Held {
-		s.add(indexBlocks, float64(h.Blocks), name, media.of(text(w.Media[i])))
+		medium := media.of(text(w.Media[i]))
+		s.add(indexBlocks, float64(h.Blocks), name, medium)
+		s.add(indexBytes, w.Bytes[i], name, medium)
 	}
 	s.count(indexCopies, w.Index.Copies, name)
 	s.count(unmatched, w.Index.Unmatched, name)

@@ -101,7 +101,7 @@ var boards = []board{
 			queries: []query{{"sum by (result) (rate(kvatlas_speculation_outcomes_total{F}[$__rate_interval]))", "{{result}}"}}},
 	}},
 	{"kvatlas-cost", "kvatlas / Cost", "What decisions and events cost in time and memory.", []panel{
-		{title: "Time of a stage, 99 %", about: "Where the caller tells, tokenizing is one of them.", unit: "s",
+		{title: "Time of a stage, 99 %", about: "Tokenize (where the caller tells), hash, match, score, apply: they do not overlap.", unit: "s",
 			queries: []query{{"histogram_quantile(0.99, sum by (le, stage) (rate(kvatlas_stage_duration_seconds_bucket{F}[$__rate_interval])))", "{{stage}}"}}},
 		{title: "Time of a stage, median", about: "Buckets are 1, 2, 5 to the decade.", unit: "s",
 			queries: []query{{"histogram_quantile(0.5, sum by (le, stage) (rate(kvatlas_stage_duration_seconds_bucket{F}[$__rate_interval])))", "{{stage}}"}}},
@@ -110,15 +110,22 @@ var boards = []board{
 		{title: "Stages", about: "How often.", unit: "ops", queries: []query{{"sum by (stage) (rate(kvatlas_stage_duration_seconds_count{F}[$__rate_interval]))", "{{stage}}"}}},
 		{title: "Processor", about: "Cores that the whole process takes, whatever else it does.", queries: []query{
 			{"rate(process_cpu_seconds_total[$__rate_interval]) and on (job, instance) kvatlas_workers{F}", "{{instance}}"}}},
-		{title: "Memory", about: "Of the whole process, and of remembered hashes.", unit: "bytes", queries: []query{
+		{title: "Memory", about: "Of the whole process, of the index, and of remembered hashes.", unit: "bytes", queries: []query{
 			{"process_resident_memory_bytes and on (job, instance) kvatlas_workers{F}", "resident {{instance}}"},
-			{"go_memstats_heap_inuse_bytes and on (job, instance) kvatlas_workers{F}", "heap {{instance}}"}, {"sum(kvatlas_hash_memo_bytes{F})", "remembered hashes"}}},
+			{"go_memstats_heap_inuse_bytes and on (job, instance) kvatlas_workers{F}", "heap {{instance}}"}, {"sum(kvatlas_index_memory_bytes{F})", "index"},
+			{"sum(kvatlas_hash_memo_bytes{F})", "remembered hashes"}}},
+		{title: "Memory of the index", about: "What the knowledge of who holds which block takes, by worker and medium: shares of the whole, by blocks held.", unit: "bytes", stack: true,
+			queries: []query{{"sum by (worker, medium) (kvatlas_index_bytes{W})", "{{worker}} {{medium}}"}}},
+		{title: "Blocks without room", about: "Blocks that found no room in the index and are not known.", queries: []query{
+			{"sum by (fleet) (increase(kvatlas_index_lost_blocks_total{F}[$__rate_interval]))", "{{fleet}}"}}},
 		{title: "Remembered hashes", about: "Share of spans of blocks that need not be hashed anew.", unit: "percentunit", queries: []query{
 			{`sum(rate(kvatlas_hash_memo_spans_total{F,result="hit"}[$__rate_interval])) / sum(rate(kvatlas_hash_memo_spans_total{F,result=~"hit|miss"}[$__rate_interval]))`, "hit"},
 			{"sum(kvatlas_hash_memo_bytes{F}) / sum(kvatlas_hash_memo_limit_bytes{F})", "full"}}},
 		{title: "Engines asked for their load", about: "Pages read, and those that failed.", unit: "reqps", queries: []query{{"sum by (result) (rate(kvatlas_engine_scrapes_total{W}[$__rate_interval]))", "{{result}}"}}},
-		{title: "Scrape of this process", about: "What these metrics cost: time of a scrape, and series.", queries: []query{
-			{"scrape_duration_seconds and on (job, instance) kvatlas_workers{F}", "seconds {{instance}}"}, {"scrape_samples_scraped and on (job, instance) kvatlas_workers{F}", "series {{instance}}"}}},
+		{title: "Scrape of this process", about: "How long Prometheus takes to read these metrics.", unit: "s", queries: []query{
+			{"scrape_duration_seconds and on (job, instance) kvatlas_workers{F}", "{{instance}}"}}},
+		{title: "Series of this process", about: "What these metrics cost Prometheus.", queries: []query{
+			{"scrape_samples_scraped and on (job, instance) kvatlas_workers{F}", "{{instance}}"}}},
 	}},
 }
 
