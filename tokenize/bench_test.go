@@ -67,6 +67,27 @@ func BenchmarkAppendIDs(b *testing.B) {
 	}
 }
 
+// BenchmarkStream encodes the same text in pieces of 4 KB.
+func BenchmarkStream(b *testing.B) {
+	text := []byte(benchText(b, 460_000))
+	for _, name := range []string{"qwen3", "llama3.1", "mistral-v3"} {
+		b.Run(name, func(b *testing.B) {
+			s, err := loadGolden(b, name).NewStream(EncodeOptions{})
+			require.NoError(b, err)
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			for b.Loop() {
+				for rest := text; len(rest) > 0; {
+					n := min(len(rest), 4096)
+					sinkIDs, _ = s.AppendIDs(sinkIDs[:0], rest[:n])
+					rest = rest[n:]
+				}
+				sinkIDs, _ = s.Finish(sinkIDs[:0])
+			}
+		})
+	}
+}
+
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"qwen3", "mistral-v3", "gpt-oss", "gemma3"} {
 		b.Run(name, func(b *testing.B) {

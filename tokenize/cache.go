@@ -169,8 +169,8 @@ type cacheShard struct {
 }
 
 // appendSegment appends the ids of a segment, found or encoded and kept.
-func (c *Cache) appendSegment(dst []uint32, s *state, text string, first bool) []uint32 {
-	key := cacheKey{hash: maphash.String(c.seed, text), first: first && s.t.pre.prefix == prefixFirst}
+func (c *Cache) appendSegment(dst []uint32, s *state, text string, at place) []uint32 {
+	key := cacheKey{hash: maphash.String(c.seed, text), first: at == atStart && s.t.pre.prefix == prefixFirst}
 	if c.isolated {
 		key.tenant = s.tenant
 	}
@@ -179,7 +179,7 @@ func (c *Cache) appendSegment(dst []uint32, s *state, text string, first bool) [
 		return append(dst, e.ids...)
 	}
 	from := len(dst)
-	dst = s.text(dst, text, first)
+	dst = s.text(dst, text, at)
 	shard.add(key, text, dst[from:], s.tenant)
 	return dst
 }

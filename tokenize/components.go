@@ -84,6 +84,8 @@ type pretokenizer struct {
 	bytes bool
 	// words says that a piece begins at each mark.
 	words bool
+	// wordLevel says that one of levels has patternSplitter.words.
+	wordLevel bool
 }
 
 type prefixScheme uint8
@@ -150,6 +152,7 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 		}
 		if all.UseRegex == nil || *all.UseRegex {
 			p.levels = append(p.levels, splitGPT2)
+			p.wordLevel = true
 		}
 		p.bytes = true
 		return nil
@@ -213,6 +216,7 @@ func (p *pretokenizer) readSplit(pattern *pattern, behavior string, invert, mark
 		return unsupported("pre_tokenizer.behavior", behavior, "")
 	}
 	p.levels = append(p.levels, known.split)
+	p.wordLevel = p.wordLevel || known.words
 	return nil
 }
 

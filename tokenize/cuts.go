@@ -10,9 +10,9 @@ type cutTable struct {
 	// joined has a bit for each pair of ASCII characters that must stay
 	// together, and pair 0 set when nothing may be cut.
 	joined [utf8.RuneSelf][2]uint64
-	// wideSpace says that some token has a space behind a character that
-	// is not ASCII.
-	wideSpace bool
+	// wide has a bit for each ASCII character that must stay with a
+	// character before it that is not ASCII.
+	wide [2]uint64
 }
 
 // init allows every cut, or none.
@@ -20,9 +20,10 @@ func (c *cutTable) init(allowed bool) {
 	if allowed {
 		return
 	}
-	c.wideSpace = true
+	all := [2]uint64{1<<64 - 1, 1<<64 - 1}
+	c.wide = all
 	for i := range c.joined {
-		c.joined[i] = [2]uint64{1<<64 - 1, 1<<64 - 1}
+		c.joined[i] = all
 	}
 }
 
@@ -30,30 +31,32 @@ func (c *cutTable) init(allowed bool) {
 func (c *cutTable) keep(text string) {
 	for i := 1; i < len(text); i++ {
 		a, b := text[i-1], text[i]
-		if a < utf8.RuneSelf && b < utf8.RuneSelf {
+		switch {
+		case b >= utf8.RuneSelf:
+		case a < utf8.RuneSelf:
 			c.joined[a][b>>6] |= 1 << (b & 63)
-		} else if b == ' ' {
-			c.wideSpace = true
+		default:
+			c.wide[b>>6] |= 1 << (b & 63)
 		}
 	}
 }
 
-// next returns the end of the word that begins at i. marks says that each
-// space begins a word whatever tokens there are.
+// between tells whether a word ends between the bytes a and b that stand side
+// by side. marks says that each space begins a word whatever tokens there are.
+func (c *cutTable) between(a, b byte, marks bool) bool {
+	if b >= utf8.RuneSelf {
+		return false
+	}
+	stay := &c.wide
+	if a < utf8.RuneSelf {
+		stay = &c.joined[a]
+	}
+	return stay[b>>6]&(1<<(b&63)) == 0 || marks && b == ' '
+}
+
+// next returns the end of the word that begins at i.
 func (c *cutTable) next(s string, i int, marks bool) int {
-	a := s[i]
-	for i++; i < len(s); i++ {
-		b := s[i]
-		switch {
-		case b >= utf8.RuneSelf:
-		case a < utf8.RuneSelf:
-			if c.joined[a][b>>6]&(1<<(b&63)) == 0 || marks && b == ' ' {
-				return i
-			}
-		case b == ' ' && (!c.wideSpace || marks):
-			return i
-		}
-		a = b
+	for i++; i < len(s) && !c.between(s[i-1], s[i], marks); i++ {
 	}
 	return i
 }

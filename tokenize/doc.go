@@ -32,6 +32,11 @@
 // rendered by package chat; requests are understood by package request;
 // package remote asks the engine for what this one refuses.
 //
+// # Long texts
+//
+// A [Stream] takes a text in pieces as it arrives and gives the ids of the
+// whole, while it holds no more than some [StreamBytes] of it.
+//
 // # Fast and without allocations
 //
 // Results go into the caller's slice; working memory is pooled in the

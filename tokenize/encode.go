@@ -28,6 +28,24 @@ type cacheSlot struct {
 
 const cacheSlots = 1 << 13
 
+// place says where a text stands in the prompt, which decides what is put
+// before it.
+type place uint8
+
+const (
+	inside  place = iota // it goes on from what was encoded before: nothing is
+	behind               // an added token
+	atStart              // of the prompt
+)
+
+// from is the place of what begins at an offset of a text with this place.
+func (p place) from(offset int) place {
+	if offset > 0 {
+		return behind
+	}
+	return p
+}
+
 // mostKept is the number of bytes or symbols above which working memory is
 // given back after a call.
 const mostKept = 4 << 20
@@ -65,42 +83,42 @@ func (t *Tokenizer) put(s *state) {
 // added tokens that it holds may be thousands, as newlines are in Gemma's.
 func (s *state) prompt(dst []uint32, text string) []uint32 {
 	if s.segments == nil {
-		return s.text(dst, text, true)
+		return s.text(dst, text, atStart)
 	}
 	m := &s.t.turns
 	done := 0
 	for at := 0; ; {
 		start, end, n, ok := m.next(text, at)
 		if !ok {
-			return s.segment(dst, text[done:], done == 0)
+			return s.segment(dst, text[done:], atStart.from(done))
 		}
 		if longest, _ := s.t.raw.longest(text, start); longest != end {
 			at = longest // a longer token begins with this one
 			continue
 		}
-		dst = s.segment(dst, text[done:start], done == 0)
+		dst = s.segment(dst, text[done:start], atStart.from(done))
 		dst = append(dst, m.tokens[n].id)
 		at, done = end, end
 	}
 }
 
-func (s *state) segment(dst []uint32, text string, first bool) []uint32 {
+func (s *state) segment(dst []uint32, text string, at place) []uint32 {
 	if len(text) >= s.segments.min {
-		return s.segments.appendSegment(dst, s, text, first)
+		return s.segments.appendSegment(dst, s, text, at)
 	}
-	return s.text(dst, text, first)
+	return s.text(dst, text, at)
 }
 
 // text cuts at the added tokens that stand in the raw text.
-func (s *state) text(dst []uint32, text string, first bool) []uint32 {
+func (s *state) text(dst []uint32, text string, at place) []uint32 {
 	if s.t.raw.empty() {
-		return s.stretch(dst, text, first)
+		return s.stretch(dst, text, at)
 	}
 	c := cut{matcher: &s.t.raw, u: s.t.u, text: text}
 	for {
 		before, start, _, token, ok := c.next()
 		if before < start {
-			dst = s.stretch(dst, text[before:start], first && before == 0)
+			dst = s.stretch(dst, text[before:start], at.from(before))
 		}
 		if !ok {
 			return dst
@@ -111,19 +129,23 @@ func (s *state) text(dst []uint32, text string, first bool) []uint32 {
 
 // stretch normalizes what lies between added tokens, and cuts it at those
 // that stand in the normalized text.
-func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
+func (s *state) stretch(dst []uint32, text string, at place) []uint32 {
 	if text == "" {
 		return dst
 	}
-	text = normalize(s.t.u, s.t.ops, text, &s.norm)
+	ops := s.t.ops
+	if at == inside {
+		ops = s.t.stream.ops // without what is put before a text
+	}
+	text = normalize(s.t.u, ops, text, &s.norm)
 	if s.t.normal.empty() {
-		return s.pretokenize(dst, text, first)
+		return s.pretokenize(dst, text, at)
 	}
 	c := cut{matcher: &s.t.normal, u: s.t.u, text: text, marks: s.t.marked}
 	for {
 		before, start, _, token, ok := c.next()
 		if before < start {
-			dst = s.pretokenize(dst, text[before:start], first && before == 0)
+			dst = s.pretokenize(dst, text[before:start], at.from(before))
 		}
 		if !ok {
 			return dst
@@ -133,7 +155,7 @@ func (s *state) stretch(dst []uint32, text string, first bool) []uint32 {
 }
 
 // pretokenize prepares text, in which no added token stands, and encodes it.
-func (s *state) pretokenize(dst []uint32, text string, first bool) []uint32 {
+func (s *state) pretokenize(dst []uint32, text string, at place) []uint32 {
 	if text == "" {
 		return dst
 	}
@@ -142,7 +164,7 @@ func (s *state) pretokenize(dst []uint32, text string, first bool) []uint32 {
 		s.marks = marksToSpaces.appendTo(s.marks[:0], s.t.u, text, nil)
 		text = view(s.marks)
 	}
-	if p.needsPrefix(text, first) {
+	if p.needsPrefix(text, at) {
 		s.prefix = append(append(s.prefix[:0], ' '), text...)
 		text = view(s.prefix)
 	}
@@ -151,8 +173,8 @@ func (s *state) pretokenize(dst []uint32, text string, first bool) []uint32 {
 
 var marksToSpaces = normOp{kind: normReplace, old: spaceMark, new: " "}
 
-func (p *pretokenizer) needsPrefix(text string, first bool) bool {
-	return p.prefix != prefixNever && text[0] != ' ' && (first || p.prefix == prefixAlways)
+func (p *pretokenizer) needsPrefix(text string, at place) bool {
+	return text[0] != ' ' && (p.prefix == prefixAlways && at != inside || p.prefix == prefixFirst && at == atStart)
 }
 
 // pieces splits prepared text into pieces and encodes them.

@@ -200,6 +200,7 @@ func (t *Tokenizer) compileAdded(f *file) error {
 	t.normal = newMatcher(lists[1], spellings[1])
 	t.neighbours = slices.ContainsFunc(lists[0], func(a addedToken) bool { return a.singleWord || a.lstrip || a.rstrip })
 	t.turns = delimiters(lists[0])
+	t.stream.init(t, lists, spellings)
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (t *Tokenizer) AppendTokens(dst []Token, text string, o EncodeOptions) ([]T
 		var token *addedToken
 		before, start, end, token, ok = c.next()
 		if before < start {
-			dst = s.tokens(dst, aligned(text[before:start], before), before == 0)
+			dst = s.tokens(dst, aligned(text[before:start], before), atStart.from(before))
 		}
 		if ok {
 			dst = append(dst, Token{token.id, start, end})
@@ -161,7 +161,7 @@ func (op *normOp) apply(u *unidata.Tables, a alignedText) alignedText {
 }
 
 // tokens is encodeStretch with offsets.
-func (s *state) tokens(dst []Token, a alignedText, first bool) []Token {
+func (s *state) tokens(dst []Token, a alignedText, at place) []Token {
 	for i := range s.t.ops {
 		a = s.t.ops[i].apply(s.t.u, a)
 	}
@@ -171,32 +171,32 @@ func (s *state) tokens(dst []Token, a alignedText, first bool) []Token {
 		var token *addedToken
 		before, start, end, token, ok = c.next()
 		if before < start {
-			dst = s.placed(dst, a.slice(before, start), first && before == 0)
+			dst = s.placed(dst, a.slice(before, start), at.from(before))
 		}
 		if ok {
-			place := a.over(start, end)
-			dst = append(dst, Token{token.id, place.start, place.end})
+			from := a.over(start, end)
+			dst = append(dst, Token{token.id, from.start, from.end})
 		}
 	}
 	return dst
 }
 
 // placed is pretokenize with offsets.
-func (s *state) placed(dst []Token, a alignedText, first bool) []Token {
+func (s *state) placed(dst []Token, a alignedText, at place) []Token {
 	p := &s.t.pre
 	if p.marks {
 		a = marksToSpaces.apply(s.t.u, a)
 	}
-	if p.needsPrefix(a.text, first) {
+	if p.needsPrefix(a.text, at) {
 		space := normOp{kind: normPrepend, new: " "}
 		a = space.apply(s.t.u, a)
 	}
-	at := 0
+	done := 0
 	for _, id := range s.pieces(nil, a.text) {
 		n := int(s.t.lengths[id])
-		place := a.over(at, at+n)
-		dst = append(dst, Token{id, place.start, place.end})
-		at += n
+		from := a.over(done, done+n)
+		dst = append(dst, Token{id, from.start, from.end})
+		done += n
 	}
 	return dst
 }

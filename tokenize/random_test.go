@@ -132,14 +132,25 @@ func TestRandom(t *testing.T) {
 func TestVariants(t *testing.T) {
 	oneGoroutine(t)
 	p := loadPools(t)
-	var variants map[string]struct {
+	for name, load := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			checkDigests(t, load(t), p, "tokenize/random/variant-"+name+".txt")
+		})
+	}
+}
+
+// variants gives what loads each of them.
+func variants(t testing.TB) map[string]func(t testing.TB) *Tokenizer {
+	t.Helper()
+	var list map[string]struct {
 		Base    string                     `json:"base"`
 		Replace map[string]json.RawMessage `json:"replace"`
 		Without []string                   `json:"without"`
 	}
-	require.NoError(t, json.Unmarshal(golden.Read(t, "tokenize/random/variants.json"), &variants))
-	for name, v := range variants {
-		t.Run(name, func(t *testing.T) {
+	require.NoError(t, json.Unmarshal(golden.Read(t, "tokenize/random/variants.json"), &list))
+	loads := make(map[string]func(t testing.TB) *Tokenizer)
+	for name, v := range list {
+		loads[name] = func(t testing.TB) *Tokenizer {
 			config := make(map[string]json.RawMessage)
 			require.NoError(t, json.Unmarshal(tokenizerJSON(t, v.Base), &config))
 			model := make(map[string]json.RawMessage)
@@ -162,12 +173,13 @@ func TestVariants(t *testing.T) {
 			config["model"] = marshal(t, model)
 			tok, err := Load(marshal(t, config), Options{})
 			require.NoError(t, err)
-			checkDigests(t, tok, p, "tokenize/random/variant-"+name+".txt")
-		})
+			return tok
+		}
 	}
+	return loads
 }
 
-func marshal(t *testing.T, v any) []byte {
+func marshal(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
 	require.NoError(t, err)

@@ -20,6 +20,11 @@ type patternSplitter struct {
 	// covers says that every character of any text belongs to a match, so
 	// that there is nothing between matches.
 	covers bool
+	// words says that a match never holds a space behind something that is no
+	// white space, nor white space behind a letter or digit, nor punctuation
+	// other than ' behind a letter; and that where there is one, what matches
+	// on either side does not depend on the other.
+	words bool
 }
 
 // The regular expressions that are known, by their exact text. Two that
@@ -42,14 +47,14 @@ const (
 )
 
 var splitters = map[string]patternSplitter{
-	patternGPT2:     {splitGPT2, true},
-	patternCl100k:   {splitCl100k, true},
-	patternQwen:     {splitQwen, true},
-	patternO200k:    {splitO200k, true},
-	patternTekken:   {splitTekken, true},
-	patternDigits3:  {splitDigits3, false},
-	patternCJK:      {splitCJK, false},
-	patternDeepSeek: {splitDeepSeek, false},
+	patternGPT2:     {splitGPT2, true, true},
+	patternCl100k:   {splitCl100k, true, true},
+	patternQwen:     {splitQwen, true, true},
+	patternO200k:    {splitO200k, true, true},
+	patternTekken:   {splitTekken, true, true},
+	patternDigits3:  {splitDigits3, false, false},
+	patternCJK:      {splitCJK, false, false},
+	patternDeepSeek: {splitDeepSeek, false, true},
 }
 
 // Classes that the patterns tell apart. Each character has exactly one.

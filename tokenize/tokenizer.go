@@ -58,6 +58,7 @@ type Tokenizer struct {
 	// neighbours says that some token of raw has lstrip, rstrip or
 	// single_word.
 	neighbours bool
+	stream     streamCuts
 	lengths    []uint16 // by id: bytes of prepared text; nil without offsets
 	idle       chan *state
 }
@@ -82,10 +83,7 @@ func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *sta
 	if len(text) > t.maxText {
 		return dst, ErrTextTooLong
 	}
-	if !utf8.ValidString(text) {
-		s.valid = appendValid(s.valid[:0], text)
-		text = view(s.valid)
-	}
+	text = s.utf8(text)
 	if o.AddSpecialTokens {
 		dst = append(dst, t.template.before...)
 	}
@@ -100,6 +98,15 @@ func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *sta
 // and which must not change during the call.
 func (t *Tokenizer) AppendIDsBytes(dst []uint32, text []byte, o EncodeOptions) ([]uint32, error) {
 	return t.AppendIDs(dst, view(text), o)
+}
+
+// utf8 returns text with U+FFFD for what is not UTF-8, until the next call.
+func (s *state) utf8(text string) string {
+	if utf8.ValidString(text) {
+		return text
+	}
+	s.valid = appendValid(s.valid[:0], text)
+	return view(s.valid)
 }
 
 // appendValid appends s with U+FFFD for what is not UTF-8: one for each
