@@ -2,6 +2,7 @@ package kvatlas
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
@@ -30,8 +31,14 @@ type WorkerStats struct {
 	// most.
 	Limitation string
 	// Unplaced blocks could not be given a content key, for want of their
-	// parent, tokens or positions. Always 0 in mode ByHash.
+	// parent, tokens or positions. Only those of LMCache in mode ByHash.
 	Unplaced uint64
+	// Chunks are held by the worker's LMCache as far as its events tell, Decayed
+	// ones no longer count ([LMCache.Decay], [LMCache.MaxChunks]).
+	Chunks, Decayed uint64
+	// ChunkContradiction is what LMCache's events say against [Worker.LMCache]; empty
+	// if nothing. Its chunks do not count then.
+	ChunkContradiction string
 }
 
 // Apply decodes one published message of a worker (the last of its frames) and
@@ -95,6 +102,9 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 
 // describe fills in what is not counted.
 func (w *worker) describe(s *WorkerStats) {
+	if w.chunks != nil {
+		w.chunks.describe(s)
+	}
 	s.Assumed, s.Contradiction, s.Limitation = w.domain.key.scheme.Assumed(), w.contradicted(), w.limitation()
 }
 
@@ -129,6 +139,11 @@ func (w *worker) locked(f func() error) error {
 // clear forgets the blocks on the given media, or on all.
 func (w *worker) clear(on []radix.Medium) error {
 	w.forget()
+	if w.chunks != nil && (len(on) == 0 || slices.Contains(on, radix.CPU)) {
+		if err := w.chunks.clear(); err != nil {
+			return err
+		}
+	}
 	if w.nodes != nil { // one medium only
 		w.nodes.clear()
 		on = nil
@@ -141,6 +156,11 @@ func (w *worker) clear(on []radix.Medium) error {
 
 func (w *worker) reset() error {
 	w.contradiction.Store(nil) // by the events to come
+	if w.chunks != nil {
+		if err := w.chunks.reset(); err != nil {
+			return err
+		}
+	}
 	if w.nodes != nil {
 		return w.clear(nil)
 	}
@@ -170,6 +190,13 @@ func (w *worker) apply(b *kvevents.Batch) error {
 			continue
 		}
 		w.stats.Events++
+		if w.chunks != nil && w.chunks.takes(e) {
+			behind = true
+			if err := w.applyChunks(e); err != nil {
+				return fmt.Errorf("kvatlas: worker %q: %s of LMCache: %w", w.Name, e.Kind, err)
+			}
+			continue
+		}
 		h := w.holder(e)
 		behind = behind || h.Medium != radix.GPU
 		var err error
@@ -243,6 +270,11 @@ func (w *worker) forget() {
 
 func (w *worker) engineClear(behind bool) error {
 	w.forget()
+	if w.chunks != nil && w.Cache.Clear != radix.ClearDevice {
+		if err := w.chunks.clear(); err != nil {
+			return err
+		}
+	}
 	if w.nodes != nil {
 		w.nodes.clear()
 	}

@@ -119,16 +119,21 @@ type fleet struct {
 	byName   map[string]*worker
 	bySource map[kvevents.Source]*worker
 	domains  []*domain // those with workers
+	chunks   []*domain // those of their LMCaches' chunks
 }
 
 func (f *fleet) with(w *worker) *fleet {
 	n := &fleet{
 		workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), bySource: maps.Clone(f.bySource), domains: f.domains,
+		chunks: f.chunks,
 	}
 	n.byName[w.Name] = w
 	n.bySource[w.source()] = w
 	if !slices.Contains(f.domains, w.domain) {
 		n.domains = append(slices.Clip(f.domains), w.domain)
+	}
+	if w.chunks != nil && !slices.Contains(f.chunks, w.chunks.domain) {
+		n.chunks = append(slices.Clip(f.chunks), w.chunks.domain)
 	}
 	return n
 }
@@ -142,6 +147,9 @@ func (f *fleet) without(w *worker) *fleet {
 			n.workers = append(n.workers, o)
 			if !slices.Contains(n.domains, o.domain) {
 				n.domains = append(n.domains, o.domain)
+			}
+			if o.chunks != nil && !slices.Contains(n.chunks, o.chunks.domain) {
+				n.chunks = append(n.chunks, o.chunks.domain)
 			}
 		}
 	}
@@ -162,23 +170,27 @@ type domainKey struct {
 	algorithm       blockhash.Algorithm
 	seed            blockhash.Seed
 	unit, lookahead int
-	eagle, dynamo   bool // SGLang: pages of pairs; events in "format": "dynamo"
-	content, nodes  bool // keys are made from content; of whole nodes of a tree
-	plainOnly       bool // content keys of plain prompts are to be trusted
+	eagle, dynamo   bool             // SGLang: pages of pairs; events in "format": "dynamo"
+	content, nodes  bool             // keys are made from content; of whole nodes of a tree
+	plainOnly       bool             // content keys of plain prompts are to be trusted
+	beside          blockhash.Scheme // of chunks: the vLLM that LMCache runs in
+	partial         bool             // of chunks: the last one need not be full
 }
 
 func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
 	return blockhash.New(blockhash.Options{
 		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed, MemoBytes: memoBytes,
-		EAGLE: k.eagle, DynamoEvents: k.dynamo,
+		EAGLE: k.eagle, DynamoEvents: k.dynamo, Beside: k.beside, PartialChunk: k.partial,
 	})
 }
 
 // domainFor finds the domain of a key among those in use, or makes it.
 func (a *Atlas) domainFor(f *fleet, key domainKey) (*domain, error) {
-	for _, d := range f.domains {
-		if d.key == key {
-			return d, nil
+	for _, all := range [...][]*domain{f.domains, f.chunks} {
+		for _, d := range all {
+			if d.key == key {
+				return d, nil
+			}
 		}
 	}
 	d := &domain{key: key}

@@ -20,8 +20,8 @@ type contentState struct {
 	flat   []blockhash.Extra
 }
 
-func newContentState(d *domain, w *worker) (*contentState, error) {
-	table, err := radix.NewContentMap(d.index, w.id, radix.ContentMapOptions{})
+func newContentState(d *domain, id radix.WorkerID, w *worker) (*contentState, error) {
+	table, err := radix.NewContentMap(d.index, id, radix.ContentMapOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type Match struct {
 
 	picked  []*worker
 	domains []domainMatch
+	chunks  []domainMatch
 	fleet   *fleet        // that domains are of
 	timed   bool          // somebody observes
 	hashing time.Duration // so far
@@ -50,6 +51,9 @@ type WorkerMatch struct {
 	// the match stands.
 	Unknown string
 	radix.WorkerMatch
+	// ExternalUpperBound says that External may be too high: of LMCache in
+	// process no event tells what it evicted, and none of LMCache tells salts ([LMCache]).
+	ExternalUpperBound bool
 }
 
 // domainMatch is the memory of a match in one domain.
@@ -115,6 +119,14 @@ func (a *Atlas) match(req *Request, m *Match) error {
 			m.domains[i].refuse(m, err)
 		case len(m.domains[i].at) > 0:
 			matched = true
+		}
+	}
+	for len(m.chunks) < len(f.chunks) {
+		m.chunks = append(m.chunks, domainMatch{})
+	}
+	for i, d := range f.chunks {
+		if err := m.chunks[i].matchChunks(d, req, m); err != nil {
+			return fmt.Errorf("kvatlas: %w", err)
 		}
 	}
 	if refused != nil && !matched {

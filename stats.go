@@ -75,6 +75,9 @@ func (a *Atlas) Snapshot() Snapshot {
 	f := a.current()
 	s := Snapshot{Matches: a.matches.Load(), Errors: a.errors.Load()}
 	perBlock := s.domains(f.domains)
+	workers := s.Index.Workers // a worker's chunks are in an index of their own
+	s.domains(f.chunks)
+	s.Index.Workers = workers
 	for _, w := range f.workers {
 		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
 		if w.locked(func() (err error) {

@@ -42,6 +42,9 @@ type Worker struct {
 	// value is a model with full attention only.
 	Cache radix.ProfileOptions
 
+	// LMCache describes the LMCache of a vLLM worker whose events come in its stream;
+	// nil if it has none. Without it they match nothing.
+	LMCache *LMCache
 	// DynamoEvents says that SGLang publishes in "format": "dynamo" (from 0.5.22).
 	DynamoEvents bool
 	// PlainOnly declares that no request to this worker has a cache salt,
@@ -121,6 +124,7 @@ type worker struct {
 	batch   kvevents.Batch
 	content *contentState // nil unless ByContent
 	nodes   *nodeState    // instead of content, where events are nodes of a tree
+	chunks  *chunkState   // nil without LMCache
 	stats   WorkerStats
 
 	prediction Prediction
@@ -152,6 +156,9 @@ func (a *Atlas) AddWorker(w Worker) error {
 	}
 	if w.DynamoEvents && w.Engine != sglang {
 		return fmt.Errorf("%w: DynamoEvents of worker %q: it is an option of SGLang", ErrUnsupported, w.Name)
+	}
+	if err := w.checkLMCache(); err != nil {
+		return workerError(w.Name, err)
 	}
 	w.Labels = slices.Clone(w.Labels)
 	profile, err := w.profile()
@@ -189,12 +196,16 @@ func (a *Atlas) AddWorker(w Worker) error {
 		n.mode, n.nodes = ByContent, newNodeState(d, n)
 	case key.content:
 		n.mode = ByContent
-		if n.content, err = newContentState(d, n); err != nil {
+		if n.content, err = newContentState(d, id, n); err != nil {
 			d.index.RemoveWorker(id)
 			return workerError(w.Name, err)
 		}
 	}
-	if err := n.watch(); err != nil {
+	err = n.watch()
+	if err == nil {
+		err = a.addChunks(s, n)
+	}
+	if err != nil {
 		d.index.RemoveWorker(id)
 		return workerError(w.Name, err)
 	}
@@ -282,6 +293,9 @@ func (a *Atlas) RemoveWorker(name string) bool {
 	defer w.mu.Unlock()
 	w.gone = true
 	w.domain.index.RemoveWorker(w.id)
+	if w.chunks != nil {
+		w.chunks.domain.index.RemoveWorker(w.chunks.id)
+	}
 	a.flights.Remove(w.serial)
 	if a.learner != nil {
 		a.learner.Forget(w.serial)
