@@ -121,4 +121,7 @@ type Event struct {
 	// Lookahead has the tokens after each block that its hash covers too, one
 	// list per hash; nil when not sent (vLLM 0.33).
 	Lookahead [][]uint32
+	// TokenHashes has a hash of the tokens of each block, one per hash, where a
+	// relay sends these in place of tokens (package dynamo); else nil.
+	TokenHashes []uint64
 }

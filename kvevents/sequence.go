@@ -1,0 +1,79 @@
+package kvevents
+
+// Sequence watches the numbers of events that come over a transport which cannot
+// be asked for them again: an engine that is polled, a relay. It says what a
+// number means for what was applied before; [Step.Tell] passes that on. For
+// publishers with a replay endpoint there is [Stream].
+//
+// What no number tells is an engine that restarted unseen and comes back with the
+// very number that was expected; one that comes back with a higher number looks
+// like a gap, and what was known is forgotten all the same.
+//
+// The zero value is a sequence of which nothing came yet, whose engine counts from
+// 0. A Sequence is not safe for concurrent use.
+type Sequence struct {
+	// First is the number that the engine begins with.
+	First uint64
+
+	next    uint64
+	started bool
+	newest  float64
+}
+
+// Step is what the number of one event says.
+type Step struct {
+	// Drop: the event was taken before, or is of a publisher that is gone.
+	Drop bool
+	// Restart: the engine counts from its beginning again, with an empty cache.
+	Restart bool
+	// From and To are the first and the last number missing before the event, if
+	// Cause is set.
+	From, To uint64
+	Cause    Cause
+	// Removals: something was taken before, so that removals may be among what is
+	// missing.
+	Removals bool
+}
+
+// Take is given the number of the next event, before it is applied, and its time
+// in seconds on the sender's clock. A number that goes back is a duplicate if its
+// time is not newer than all times before, else a restart. A sender that delivers
+// each event once at most needs no time: 0 means that a number which goes back is
+// a restart.
+func (s *Sequence) Take(id uint64, at float64) Step {
+	st := Step{Removals: s.started}
+	if s.started && id < s.next {
+		if at != 0 && !(at > s.newest) {
+			return Step{Drop: true}
+		}
+		st.Restart, st.Removals = true, false
+		s.started = false
+	}
+	expected := s.next
+	if !s.started {
+		expected = s.First
+	}
+	if id > expected {
+		st.From, st.To, st.Cause = expected, id-1, LossNoReplay
+		if !s.started {
+			st.Cause = LossJoined
+		}
+	}
+	s.next, s.started, s.newest = id+1, true, max(s.newest, at)
+	return st
+}
+
+// Tell passes a step on: what was lost, then whether to forget. As [ClearOnLoss]
+// has it, what is known is forgotten when removals may be among what is missing.
+func (st Step) Tell(h Handler, src Source) {
+	if st.Restart {
+		h.Clear(src, ClearRestart)
+	}
+	if st.Cause == 0 {
+		return
+	}
+	h.Lost(Loss{Worker: src.Worker, Rank: src.Rank, From: st.From, To: st.To, Cause: st.Cause, Removals: st.Removals})
+	if st.Removals {
+		h.Clear(src, ClearLoss)
+	}
+}
