@@ -326,7 +326,7 @@ func TestPollerModel(t *testing.T) {
 func TestRun(t *testing.T) {
 	e, k := newEngine(1000), &knowledge{}
 	e.start(1)
-	p := newPoller(t, e, k, func(o *PollerOptions) { o.Least, o.Most = time.Millisecond, 5 * time.Millisecond })
+	p := newPoller(t, e, k, func(o *PollerOptions) { o.Least, o.Most = time.Millisecond, 5*time.Millisecond })
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- p.Run(ctx) }()
