@@ -53,6 +53,9 @@ type Span struct {
 	CacheSalt []byte
 	// LoRAPath is the adapter's path when ContentOptions.LoRAPath is set.
 	LoRAPath string
+	// TokenHashes has the hash of each block's tokens, where a relay of Dynamo
+	// sends these in place of Tokens; see [Hasher.AppendEventKeys].
+	TokenHashes []uint64
 }
 
 // AppendEventKeys appends the content keys of the blocks of a span: as many as

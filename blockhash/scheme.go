@@ -75,6 +75,8 @@ type era struct {
 	folded bool // prefix is the first 8 bytes of the digest as an integer
 	// Dynamo only.
 	seqNamespace bool // adapter and salt change the seed of tokens
+
+	documents bool // events and hit rules are known from documents only
 }
 
 type embedsRule uint8
@@ -131,13 +133,13 @@ var eras = [numSchemes]era{
 		extras: "digests as prefix, BLAKE3", xxhash: true},
 
 	dynamo: {engine: "dynamo", family: familySeq, since: version{0, 1, 0}, last: version{1, 5, 0},
-		extras: "XXH3-64 of tokens, chained, seed 1337"},
+		extras: "XXH3-64 of tokens, chained, seed 1337", documents: true},
 	dynamo160: {engine: "dynamo", family: familySeq, since: version{1, 6, 0}, last: version{1, 6, 1},
-		extras: "adapter and salt in the seed", seqNamespace: true},
+		extras: "adapter and salt in the seed", seqNamespace: true, documents: true},
 	mooncake: {engine: "mooncake", family: familySeq, since: version{0, 1, 0}, last: version{0, 3, 13},
-		extras: "RFC 1527: XXH3-64 of tokens, chained"},
+		extras: "RFC 1527: XXH3-64 of tokens, chained", documents: true},
 	tensorrt: {engine: "tensorrt-llm", family: familyOpaque, since: version{0, 0, 0}, last: version{99, 0, 0},
-		extras: "opaque hashes: content keys only"},
+		extras: "opaque hashes: content keys only", documents: true},
 }
 
 func (s Scheme) era() *era {
@@ -185,6 +187,11 @@ func (s Scheme) EventExtraKeys() bool { return s.era().eventKeys }
 // LoRAPath reports whether the path of a prompt's adapter is hashed (vLLM from
 // 0.31 on). No event carries it: whoever hashes prompts must be told.
 func (s Scheme) LoRAPath() bool { return s.era().tagged }
+
+// FromDocuments reports whether the engine's events and what it does with blocks
+// are known from its documents and published sources only: nothing was compared
+// with the engine itself.
+func (s Scheme) FromDocuments() bool { return s.era().documents }
 
 // String returns engine and first release, such as "vllm-0.31.0", with
 // " (assumed)" where that is so.

@@ -26,15 +26,11 @@ func (c *Chain) stepSeq() bool {
 	} else {
 		b.tokens(c.narrow.at(start, end))
 	}
-	seed := c.h.seqSeed
 	local := xxh3.HashSeed(*b, c.localSeed)
 	if c.blocks == 0 {
 		c.key = local
 	} else {
-		var pair [16]byte
-		binary.LittleEndian.PutUint64(pair[:], c.key)
-		binary.LittleEndian.PutUint64(pair[8:], local)
-		c.key = xxh3.HashSeed(pair[:], seed)
+		c.key = seqNext(c.key, local, c.h.seqSeed)
 	}
 	c.blocks++
 	c.size = 8
@@ -46,12 +42,11 @@ func (c *Chain) stepSeq() bool {
 func (c *Chain) startSeq() {
 	c.localSeed = c.h.seqSeed
 	if p := &c.prompt; c.h.era.seqNamespace {
-		if p.LoRA != nil && p.LoRA.Name != "" {
-			c.localSeed += xxh3.HashStringSeed(p.LoRA.Name, 0)
+		lora := ""
+		if p.LoRA != nil {
+			lora = p.LoRA.Name
 		}
-		if p.CacheSalt != "" {
-			c.localSeed += xxh3.HashStringSeed(p.CacheSalt, 1)
-		}
+		c.localSeed = c.h.namespaced(lora, p.CacheSalt)
 	}
 }
 
