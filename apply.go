@@ -30,6 +30,9 @@ type WorkerStats struct {
 	// Limitation says what the engine's release gets wrong in its events; empty for
 	// most.
 	Limitation string
+	// FromDocuments says that nothing was compared with this engine itself, see
+	// [FromDocuments].
+	FromDocuments bool
 	// Unplaced blocks could not be given a content key, for want of their
 	// parent, tokens or positions. Only those of LMCache in mode ByHash.
 	Unplaced uint64
@@ -105,6 +108,7 @@ func (w *worker) describe(s *WorkerStats) {
 	if w.chunks != nil {
 		w.chunks.describe(s)
 	}
+	s.FromDocuments = w.documented()
 	s.Assumed, s.Contradiction, s.Limitation = w.domain.key.scheme.Assumed(), w.contradicted(), w.limitation()
 }
 
@@ -212,7 +216,11 @@ func (w *worker) apply(b *kvevents.Batch) error {
 			err = w.remove(h, e, b.Events[i+1:])
 		case kvevents.AllBlocksCleared:
 			w.stats.Cleared++
-			err = w.engineClear(behind)
+			if len(e.Medium) > 0 { // those that say which pool
+				err = w.clear([]radix.Medium{h.Medium})
+			} else {
+				err = w.engineClear(behind)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("kvatlas: worker %q: %s: %w", w.Name, e.Kind, err)

@@ -175,12 +175,14 @@ type domainKey struct {
 	plainOnly       bool             // content keys of plain prompts are to be trusted
 	beside          blockhash.Scheme // of chunks: the vLLM that LMCache runs in
 	partial         bool             // of chunks: the last one need not be full
+	relay           bool             // keys are hashed here, from what events say of tokens
+	xxh3            uint64           // Dynamo, Mooncake: the seed
 }
 
 func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
 	return blockhash.New(blockhash.Options{
 		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed, MemoBytes: memoBytes,
-		EAGLE: k.eagle, DynamoEvents: k.dynamo, Beside: k.beside, PartialChunk: k.partial,
+		EAGLE: k.eagle, DynamoEvents: k.dynamo, Beside: k.beside, PartialChunk: k.partial, XXH3Seed: k.xxh3,
 	})
 }
 

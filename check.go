@@ -16,9 +16,10 @@ import (
 // one. WorkerStats.Contradiction has the reason too.
 
 // watch makes the monitor of a worker matched by hash. SGLang's format "dynamo" has
-// namespaces in the hash that no event tells of: nothing can be checked there.
+// namespaces in the hash that no event tells of: nothing can be checked there, nor of
+// engines known from documents.
 func (w *worker) watch() error {
-	if w.mode != ByHash || w.DynamoEvents {
+	if w.mode != ByHash || w.DynamoEvents || w.documented() {
 		return nil
 	}
 	var err error

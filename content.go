@@ -8,10 +8,17 @@ import (
 	"github.com/kvatlas/kvatlas/radix"
 )
 
+// eventKeys makes keys of what events tell: of content, or hashes that the events do
+// not carry.
+type eventKeys interface {
+	BlockSize() int
+	AppendEventKeys(dst []uint64, s *blockhash.Span) ([]uint64, error)
+}
+
 // contentState gives the blocks that a worker announces content keys. Its owner
 // is the worker, whose mutex is held in every call.
 type contentState struct {
-	keys  *blockhash.Content
+	keys  eventKeys
 	table *radix.ContentMap
 	w     *worker
 
@@ -25,7 +32,11 @@ func newContentState(d *domain, id radix.WorkerID, w *worker) (*contentState, er
 	if err != nil {
 		return nil, err
 	}
-	return &contentState{keys: d.content, table: table, w: w}, nil
+	c := &contentState{keys: d.content, table: table, w: w}
+	if d.key.relay {
+		c.keys = d.hasher
+	}
+	return c, nil
 }
 
 // store records announced blocks under content keys. Blocks whose parent was not
@@ -33,13 +44,12 @@ func newContentState(d *domain, id radix.WorkerID, w *worker) (*contentState, er
 // tokens, a masked group, an adapter before events named it) are held by the
 // engine's hash alone and match nothing: that undercounts.
 func (c *contentState) store(h radix.Holder, e *kvevents.Event) error {
-	unit := c.keys.BlockSize()
-	if e.TokenForm != kvevents.TokensPlain || e.BlockSize != unit || len(e.Tokens) != unit*len(e.Hashes) {
+	if !c.placeable(e) {
 		return c.unplaced(h, e.Hashes)
 	}
 	span := blockhash.Span{
 		Parent: blockhash.ContentRoot, Tokens: e.Tokens, Extras: c.extrasOf(e), Lookahead: e.Lookahead,
-		LoRA: e.HasLoRAID || len(e.LoRAName) > 0,
+		LoRA: e.HasLoRAID || len(e.LoRAName) > 0, LoRAName: e.LoRAName, CacheSalt: e.CacheSalt, TokenHashes: e.TokenHashes,
 	}
 	if e.HasParent {
 		parent, ok := c.table.Parent(e.Parent)
@@ -59,8 +69,23 @@ func (c *contentState) store(h radix.Holder, e *kvevents.Event) error {
 	return c.table.Store(h, e.Hashes, keys)
 }
 
+// placeable tells whether an event describes each of its blocks.
+func (c *contentState) placeable(e *kvevents.Event) bool {
+	unit := c.keys.BlockSize()
+	if e.TokenHashes != nil {
+		return len(e.TokenHashes) == len(e.Hashes) && (e.BlockSize == unit || e.BlockSize == 0)
+	}
+	return e.TokenForm == kvevents.TokensPlain && e.BlockSize == unit && len(e.Tokens) == unit*len(e.Hashes)
+}
+
+// unplaced holds blocks by the engine's hash alone: they match as far as earlier
+// events said what that stands for.
 func (c *contentState) unplaced(h radix.Holder, hashes []uint64) error {
-	c.w.stats.Unplaced += uint64(len(hashes))
+	for _, hash := range hashes {
+		if _, ok := c.table.Parent(hash); !ok {
+			c.w.stats.Unplaced++
+		}
+	}
 	return c.table.Store(h, hashes, nil)
 }
 
@@ -91,6 +116,9 @@ func (c *contentState) remove(h radix.Holder, e *kvevents.Event) error {
 			}
 		}
 		c.w.speculation.Removed(c.w.serial, c.buf)
+	}
+	if c.w.documented() && len(e.Medium) == 0 {
+		return c.table.RemoveAnywhere(h.Group, e.Hashes)
 	}
 	return c.table.Remove(h, e.Hashes)
 }
@@ -135,6 +163,7 @@ func cloneSpan(s blockhash.Span) blockhash.Span {
 			s.Extras[i][j].Text = slices.Clone(s.Extras[i][j].Text)
 		}
 	}
+	s.LoRAName, s.CacheSalt, s.TokenHashes = slices.Clone(s.LoRAName), slices.Clone(s.CacheSalt), slices.Clone(s.TokenHashes)
 	s.Lookahead = slices.Clone(s.Lookahead)
 	for i, ids := range s.Lookahead {
 		s.Lookahead[i] = slices.Clone(ids)

@@ -158,7 +158,7 @@ func (dm *domainMatch) none(n int) []int32 {
 const unknownPath = "this release hashes the path of the adapter, which is not given: set LoRA.Path"
 
 const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
-	"declare the worker PlainOnly, or set PYTHONHASHSEED on the engine"
+	"declare the worker PlainOnly, or set PYTHONHASHSEED on an engine that has it"
 
 // match fills the entries of the workers of d.
 func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
@@ -216,11 +216,12 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 		if unknown == "" {
 			w.Unknown = m.picked[at].contradicted()
 		}
-		unseen := d.key.scheme.Engine() == sglang && !d.key.dynamo && req.Prompt.ExtraKey != ""
+		// Namespaces share hashes there; or nothing was compared with the engine.
+		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo && req.Prompt.ExtraKey != "" || d.key.scheme.FromDocuments()
 		if w.WorkerMatch = dm.result.Workers[i]; w.Unknown != "" {
 			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: dm.none(len(w.Blocks))}
-		} else if unseen {
-			w.UpperBound = true // namespaces share hashes there
+		} else if unsure {
+			w.UpperBound = true
 		}
 	}
 	return nil

@@ -23,7 +23,8 @@ import (
 type Worker struct {
 	// Name identifies the worker in every call.
 	Name string
-	// Engine is "vllm" (also if empty) or "sglang".
+	// Engine is "vllm" (also if empty) or "sglang"; or, from documents only,
+	// "tensorrt-llm" (also "trtllm"), "dynamo" or "mooncake", see [FromDocuments].
 	Engine string
 	// Release is the engine's release, such as "0.32.0".
 	Release string
@@ -45,6 +46,10 @@ type Worker struct {
 	// LMCache describes the LMCache of a vLLM worker whose events come in its stream;
 	// nil if it has none. Without it they match nothing.
 	LMCache *LMCache
+	// XXH3Seed is the seed of the block hashes of Dynamo, whose 0 stands for 1337, and
+	// of a publisher that hashes as Mooncake's RFC 1527 has it. 0 says of such a
+	// publisher that its hashes are its own.
+	XXH3Seed uint64
 	// DynamoEvents says that SGLang publishes in "format": "dynamo" (from 0.5.22).
 	DynamoEvents bool
 	// PlainOnly declares that no request to this worker has a cache salt,
@@ -150,12 +155,15 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
 		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
 	}
-	w.Engine = strings.ToLower(cmp.Or(w.Engine, "vllm"))
-	if w.Engine != "vllm" && w.Engine != sglang {
-		return fmt.Errorf("%w: engine %q of worker %q; known are vllm and sglang", ErrUnsupported, w.Engine, w.Name)
+	w.Engine = engineName(w.Engine)
+	if w.Engine != "vllm" && w.Engine != sglang && !w.documented() {
+		return fmt.Errorf("%w: engine %q of worker %q; known are vllm, sglang, and from documents %s", ErrUnsupported, w.Engine, w.Name, FromDocuments)
 	}
 	if w.DynamoEvents && w.Engine != sglang {
 		return fmt.Errorf("%w: DynamoEvents of worker %q: it is an option of SGLang", ErrUnsupported, w.Name)
+	}
+	if w.XXH3Seed != 0 && w.Engine != dynamo && w.Engine != mooncake {
+		return fmt.Errorf("%w: XXH3Seed of worker %q: it is of dynamo and mooncake", ErrUnsupported, w.Name)
 	}
 	if err := w.checkLMCache(); err != nil {
 		return workerError(w.Name, err)
@@ -194,7 +202,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	switch {
 	case key.nodes:
 		n.mode, n.nodes = ByContent, newNodeState(d, n)
-	case key.content:
+	case key.content, key.relay:
 		n.mode = ByContent
 		if n.content, err = newContentState(d, id, n); err != nil {
 			d.index.RemoveWorker(id)
@@ -242,6 +250,9 @@ func (w *Worker) profile() (*radix.Profile, error) {
 		return nil, fmt.Errorf("%w: block size %d is not a multiple of the hash unit %d", ErrBlockSize, w.BlockSize, o.HashUnit)
 	}
 	w.Cache = o
+	if w.documented() {
+		return w.documentedProfile()
+	}
 	if w.Engine == sglang {
 		// Its one rule: whole pages from the start, the last token left out. EAGLE
 		// is in the pages, not in the rule.
@@ -258,6 +269,9 @@ func (w *Worker) domainKey() (domainKey, error) {
 		return domainKey{}, err
 	}
 	key := domainKey{scheme: scheme, algorithm: w.Algorithm, seed: w.Seed, unit: w.Cache.HashUnit, lookahead: w.Cache.Lookahead}
+	if w.documented() {
+		return w.documentedKey(key)
+	}
 	if w.Engine == sglang {
 		if len(w.Cache.Groups) > 0 || w.Cache.Connector != radix.NoConnector {
 			return domainKey{}, fmt.Errorf("%w: cache groups and connectors of SGLang", ErrUnsupported)

@@ -44,6 +44,7 @@ type ContentMap struct {
 	index   *Index
 	worker  WorkerID
 	limit   int
+	set     bool // the worker's policy: a block is held once
 	sweepAt int
 
 	known   map[uint64]uint64   // engine hash -> content key
@@ -90,6 +91,9 @@ func NewContentMap(x *Index, w WorkerID, o ContentMapOptions) (*ContentMap, erro
 		return nil, err
 	}
 	c := &ContentMap{index: x, worker: w, limit: o.Limit}
+	if p := x.Profile(w); p != nil {
+		c.set = p.copies == Set
+	}
 	if c.limit == 0 {
 		c.limit = DefaultContentLimit
 	}
@@ -173,21 +177,48 @@ func (c *ContentMap) Remove(h Holder, engine []uint64) error {
 		return err
 	}
 	for _, e := range engine {
-		switch n := k.count[e]; n {
-		case 0:
+		if !c.removeOne(k, e) {
 			c.stats.Unmatched++
-		case 1:
-			key, shown := c.shown(k, e)
-			delete(k.count, e)
-			if shown {
-				_ = c.index.Remove(k.holder, []uint64{key})
-			}
-			c.mend(e)
-		default:
-			k.count[e] = n - 1
 		}
 	}
 	return nil
+}
+
+// RemoveAnywhere is Remove for an event that does not name the medium: a copy goes
+// from each medium of the group that has one.
+func (c *ContentMap) RemoveAnywhere(group int16, engine []uint64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range engine {
+		found := false
+		for i := range c.held {
+			if k := &c.held[i]; k.holder.Group == group {
+				found = c.removeOne(k, e) || found
+			}
+		}
+		if !found {
+			c.stats.Unmatched++
+		}
+	}
+	return nil
+}
+
+// removeOne takes a copy of a block out, if there is one.
+func (c *ContentMap) removeOne(k *contentHeld, e uint64) bool {
+	switch n := k.count[e]; n {
+	case 0:
+		return false
+	case 1:
+		key, shown := c.shown(k, e)
+		delete(k.count, e)
+		if shown {
+			_ = c.index.Remove(k.holder, []uint64{key})
+		}
+		c.mend(e)
+	default:
+		k.count[e] = n - 1
+	}
+	return true
 }
 
 // Clear forgets what the worker holds on the given media, or on all if none is
@@ -279,6 +310,9 @@ func (c *ContentMap) hold(h Holder, engine []uint64) error {
 	}
 	for _, e := range engine {
 		n := k.count[e]
+		if n > 0 && c.set {
+			continue
+		}
 		k.count[e] = n + 1
 		if n > 0 {
 			continue

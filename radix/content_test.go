@@ -50,6 +50,37 @@ func TestContentFollowsEngineHashes(t *testing.T) {
 	require.ErrorIs(t, err, ErrOptions)
 }
 
+// TestContentKeepsASet: where repeated announcements are no copies, one removal takes
+// the block away.
+func TestContentKeepsASet(t *testing.T) {
+	x, w := simpleIndex(t, ProfileOptions{HashUnit: 16, Copies: Set}, "A")
+	c, err := NewContentMap(x, w[0], ContentMapOptions{})
+	require.NoError(t, err)
+	h := Holder{Worker: w[0]}
+	for range 3 {
+		require.NoError(t, c.Store(h, []uint64{11}, []uint64{1}))
+	}
+	require.Equal(t, 1, matched(t, x, 1))
+	require.NoError(t, c.Remove(h, []uint64{11}))
+	require.Equal(t, 0, matched(t, x, 1))
+}
+
+func TestContentRemoveAnywhere(t *testing.T) {
+	x, c, gpu := contentIndex(t, 0)
+	cpu := Holder{Worker: gpu.Worker, Medium: CPU}
+	other := Holder{Worker: gpu.Worker, Group: 1}
+	require.NoError(t, c.Store(gpu, []uint64{11}, []uint64{1}))
+	require.NoError(t, c.Store(cpu, []uint64{11, 12}, []uint64{1, 2}))
+	require.NoError(t, c.RemoveAnywhere(gpu.Group, []uint64{11}))
+	require.Equal(t, 0, matched(t, x, 1, 2))
+	require.Zero(t, c.Stats().Unmatched)
+	require.NoError(t, c.RemoveAnywhere(gpu.Group, []uint64{11}))
+	require.NoError(t, c.RemoveAnywhere(other.Group, []uint64{12}))
+	require.EqualValues(t, 2, c.Stats().Unmatched)
+	require.NoError(t, c.Store(gpu, []uint64{11}, nil))
+	require.Equal(t, 2, matched(t, x, 1, 2), "the block on the other medium stayed")
+}
+
 // next is the content key of a block after parent with content n.
 func next(parent, n uint64) uint64 { return parent*1000 + n }
 
