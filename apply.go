@@ -21,9 +21,12 @@ type WorkerStats struct {
 	// they span.
 	Losses, LostBatches uint64
 	// Contradiction is what the events say against the worker's description, such
-	// as another block size or another hash; empty if nothing. Its prompts have no
-	// known match then.
+	// as another block size or another hash; empty if nothing. Its prompts are
+	// matched by content then, where the events allow it, or have no known match.
 	Contradiction string
+	// Held batches wait until it is known what an automatic worker is
+	// ([Worker.Auto]); Forgotten ones were given up because too many did.
+	Held, Forgotten uint64
 	// Assumed says that the worker's release is newer than every one that was
 	// checked, so that it is taken for the newest.
 	Assumed bool
@@ -77,8 +80,10 @@ func (a *Atlas) ApplyBatch(name string, b *kvevents.Batch) error {
 func (a *Atlas) Clear(name string, media ...string) error {
 	return a.onWorker(name, func(w *worker) error {
 		var on []radix.Medium
-		for _, m := range media {
-			on = append(on, w.domain.index.Medium(m))
+		if p := w.at.Load(); p != nil {
+			for _, m := range media {
+				on = append(on, p.domain.index.Medium(m))
+			}
 		}
 		return w.clear(on)
 	})
@@ -96,28 +101,23 @@ func (a *Atlas) Stats(name string) (WorkerStats, radix.WorkerStats, error) {
 	var x radix.WorkerStats
 	err := a.onWorker(name, func(w *worker) error {
 		s = w.stats
-		w.describe(&s)
-		x, _ = w.domain.index.WorkerStats(w.id)
+		w.tell(&s)
+		if p := w.at.Load(); p != nil {
+			x, _ = p.domain.index.WorkerStats(p.id)
+		}
 		return nil
 	})
 	return s, x, err
 }
 
-// describe fills in what is not counted.
-func (w *worker) describe(s *WorkerStats) {
+// tell fills in what is not counted.
+func (w *worker) tell(s *WorkerStats) {
 	if w.chunks != nil {
 		w.chunks.describe(s)
 	}
 	s.FromDocuments = w.documented()
-	s.Assumed, s.Contradiction, s.Limitation = w.domain.key.scheme.Assumed(), w.contradicted(), w.limitation()
-}
-
-// contradicted returns what the events say against the description.
-func (w *worker) contradicted() string {
-	if p := w.contradiction.Load(); p != nil {
-		return *p
-	}
-	return ""
+	s.Assumed, s.Contradiction, s.Limitation = w.assumed(), w.contradiction, w.limitation()
+	s.Held = uint64(w.history.waiting())
 }
 
 // onWorker finds a worker and runs f on it, locked.
@@ -143,46 +143,62 @@ func (w *worker) locked(f func() error) error {
 // clear forgets the blocks on the given media, or on all.
 func (w *worker) clear(on []radix.Medium) error {
 	w.forget()
+	w.history.drop()
 	if w.chunks != nil && (len(on) == 0 || slices.Contains(on, radix.CPU)) {
 		if err := w.chunks.clear(); err != nil {
 			return err
 		}
 	}
-	if w.nodes != nil { // one medium only
+	p := w.at.Load()
+	switch {
+	case p == nil:
+		return nil
+	case w.nodes != nil: // one medium only
 		w.nodes.clear()
-		on = nil
-	}
-	if w.content != nil {
+		return p.domain.index.Clear(p.id)
+	case w.content != nil:
 		return w.content.table.Clear(on...)
 	}
-	return w.domain.index.Clear(w.id, on...)
+	return p.domain.index.Clear(p.id, on...)
 }
 
+// reset forgets everything: what the engine held, and what it was found to be.
 func (w *worker) reset() error {
-	w.contradiction.Store(nil) // by the events to come
+	if err := w.clear(nil); err != nil {
+		return err
+	}
 	if w.chunks != nil {
 		if err := w.chunks.reset(); err != nil {
 			return err
 		}
 	}
-	if w.nodes != nil {
-		return w.clear(nil)
-	}
-	w.forget()
 	if w.content != nil {
-		return w.content.table.Reset()
+		if err := w.content.table.Reset(); err != nil {
+			return err
+		}
 	}
-	return w.domain.index.Clear(w.id)
+	return w.anew()
 }
 
-// apply applies a decoded batch; the caller holds w.mu.
+// apply takes a batch; the caller holds w.mu. It waits while it is not known what the
+// engine is.
 func (w *worker) apply(b *kvevents.Batch) error {
+	w.watch(b)
+	p := w.at.Load()
+	if p == nil && w.contradiction == "" || w.history.on {
+		w.stats.Forgotten += w.history.keep(b, p == nil)
+	}
+	if p == nil {
+		return nil
+	}
+	return w.enter(p, b)
+}
+
+// enter applies a batch to the index.
+func (w *worker) enter(p *place, b *kvevents.Batch) error {
 	w.stats.Batches++
 	w.stats.Malformed += uint64(len(b.Malformed))
 	w.stats.UnknownTypes += uint64(b.UnknownTypes)
-	if w.monitor != nil {
-		w.monitor.Observe(b)
-	}
 	behind := false // an event of another medium than the device came before
 	for i := range b.Events {
 		e := &b.Events[i]
@@ -196,30 +212,33 @@ func (w *worker) apply(b *kvevents.Batch) error {
 		w.stats.Events++
 		if w.chunks != nil && w.chunks.takes(e) {
 			behind = true
+			if w.again {
+				continue // in a place of their own, as before
+			}
 			if err := w.applyChunks(e); err != nil {
 				return fmt.Errorf("kvatlas: worker %q: %s of LMCache: %w", w.Name, e.Kind, err)
 			}
 			continue
 		}
-		h := w.holder(e)
+		h := p.holder(e)
 		behind = behind || h.Medium != radix.GPU
 		var err error
 		switch e.Kind {
 		case kvevents.BlockStored:
 			w.stats.Stored++
 			if w.nodes == nil { // a node has any size
-				w.checkSize(h, e)
+				w.checkBlocks(p, h, e)
 			}
-			err = w.store(h, e)
+			err = w.store(p, h, e)
 		case kvevents.BlockRemoved:
 			w.stats.Removed++
-			err = w.remove(h, e, b.Events[i+1:])
+			err = w.remove(p, h, e, b.Events[i+1:])
 		case kvevents.AllBlocksCleared:
 			w.stats.Cleared++
 			if len(e.Medium) > 0 { // those that say which pool
 				err = w.clear([]radix.Medium{h.Medium})
 			} else {
-				err = w.engineClear(behind)
+				err = w.engineClear(p, behind)
 			}
 		}
 		if err != nil {
@@ -229,10 +248,10 @@ func (w *worker) apply(b *kvevents.Batch) error {
 	return nil
 }
 
-func (w *worker) holder(e *kvevents.Event) radix.Holder {
-	h := radix.Holder{Worker: w.id, Group: radix.NoGroup}
+func (p *place) holder(e *kvevents.Event) radix.Holder {
+	h := radix.Holder{Worker: p.id, Group: radix.NoGroup}
 	if len(e.Medium) > 0 {
-		h.Medium = w.domain.index.Medium(string(e.Medium))
+		h.Medium = p.domain.index.Medium(string(e.Medium))
 	}
 	if e.HasGroup {
 		h.Group = int16(e.Group)
@@ -240,7 +259,7 @@ func (w *worker) holder(e *kvevents.Event) radix.Holder {
 	return h
 }
 
-func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
+func (w *worker) store(p *place, h radix.Holder, e *kvevents.Event) error {
 	if w.nodes != nil {
 		return w.nodes.store(h, e)
 	}
@@ -251,12 +270,12 @@ func (w *worker) store(h radix.Holder, e *kvevents.Event) error {
 		w.speculation.Stored(w.serial, e.Hashes)
 	}
 	if e.HasParent {
-		return w.domain.index.StoreAfter(h, e.Parent, e.Hashes)
+		return p.domain.index.StoreAfter(h, e.Parent, e.Hashes)
 	}
-	return w.domain.index.Store(h, e.Hashes)
+	return p.domain.index.Store(h, e.Hashes)
 }
 
-func (w *worker) remove(h radix.Holder, e *kvevents.Event, after []kvevents.Event) error {
+func (w *worker) remove(p *place, h radix.Holder, e *kvevents.Event, after []kvevents.Event) error {
 	if w.nodes != nil {
 		return w.nodes.remove(h, e, after)
 	}
@@ -266,7 +285,7 @@ func (w *worker) remove(h radix.Holder, e *kvevents.Event, after []kvevents.Even
 	if w.speculation != nil && h.Medium == radix.GPU {
 		w.speculation.Removed(w.serial, e.Hashes)
 	}
-	return w.domain.index.Remove(h, e.Hashes)
+	return p.domain.index.Remove(h, e.Hashes)
 }
 
 // forget drops the claims of requests under way: the cache they were for is gone.
@@ -276,7 +295,7 @@ func (w *worker) forget() {
 	}
 }
 
-func (w *worker) engineClear(behind bool) error {
+func (w *worker) engineClear(p *place, behind bool) error {
 	w.forget()
 	if w.chunks != nil && w.Cache.Clear != radix.ClearDevice {
 		if err := w.chunks.clear(); err != nil {
@@ -289,5 +308,5 @@ func (w *worker) engineClear(behind bool) error {
 	if w.content != nil {
 		return w.content.table.EngineClear(behind)
 	}
-	return w.domain.index.EngineClear(w.id, behind)
+	return p.domain.index.EngineClear(p.id, behind)
 }

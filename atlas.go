@@ -2,6 +2,7 @@ package kvatlas
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -63,6 +64,13 @@ type Options struct {
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
 	// from its beginning. 0 is off. See [blockhash.Options].
 	MemoBytes int64
+	// Seeds are what engines of the fleet may have as PYTHONHASHSEED: tried, after the
+	// unset seed and "0", for workers whose description is found from their events
+	// ([Worker.Auto]).
+	Seeds []blockhash.Seed
+	// Logger is told, once each, what is found of automatic workers and what
+	// contradicts a description; nil means nobody.
+	Logger *slog.Logger
 	// Observer, if set, is told how long decisions take, for histograms.
 	Observer Observer
 }
@@ -79,6 +87,8 @@ type Atlas struct {
 	speculation *scoring.Speculation // nil if off
 	mu          sync.Mutex           // orders AddWorker and RemoveWorker
 	fleet       atomic.Pointer[fleet]
+	domains     domains
+	log         *slog.Logger
 
 	serial          uint32 // of the worker added last; guarded by mu
 	matches, errors atomic.Uint64
@@ -92,7 +102,10 @@ func New(o Options) (*Atlas, error) {
 	if o.MemoBytes < 0 {
 		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
-	a := &Atlas{options: o, policy: o.Policy}
+	a := &Atlas{options: o, policy: o.Policy, log: o.Logger, domains: domains{weights: o.Weights, memoBytes: o.MemoBytes}}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
 	var err error
 	if a.policy == nil {
 		if a.learner, err = scoring.NewKVAtlas(o.KVAtlas); err != nil {
@@ -118,23 +131,14 @@ type fleet struct {
 	workers  []*worker // in order of registration
 	byName   map[string]*worker
 	bySource map[kvevents.Source]*worker
-	domains  []*domain // those with workers
-	chunks   []*domain // those of their LMCaches' chunks
 }
 
 func (f *fleet) with(w *worker) *fleet {
 	n := &fleet{
-		workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), bySource: maps.Clone(f.bySource), domains: f.domains,
-		chunks: f.chunks,
+		workers: append(slices.Clip(f.workers), w), byName: maps.Clone(f.byName), bySource: maps.Clone(f.bySource),
 	}
 	n.byName[w.Name] = w
 	n.bySource[w.source()] = w
-	if !slices.Contains(f.domains, w.domain) {
-		n.domains = append(slices.Clip(f.domains), w.domain)
-	}
-	if w.chunks != nil && !slices.Contains(f.chunks, w.chunks.domain) {
-		n.chunks = append(slices.Clip(f.chunks), w.chunks.domain)
-	}
 	return n
 }
 
@@ -145,68 +149,9 @@ func (f *fleet) without(w *worker) *fleet {
 	for _, o := range f.workers {
 		if o != w {
 			n.workers = append(n.workers, o)
-			if !slices.Contains(n.domains, o.domain) {
-				n.domains = append(n.domains, o.domain)
-			}
-			if o.chunks != nil && !slices.Contains(n.chunks, o.chunks.domain) {
-				n.chunks = append(n.chunks, o.chunks.domain)
-			}
 		}
 	}
 	return n
-}
-
-// domain is a set of workers that give one prompt one sequence of keys, and
-// their index.
-type domain struct {
-	key     domainKey
-	index   *radix.Index
-	hasher  *blockhash.Hasher  // nil where keys are made from content
-	content *blockhash.Content // nil where keys are the engine's hashes
-}
-
-type domainKey struct {
-	scheme          blockhash.Scheme
-	algorithm       blockhash.Algorithm
-	seed            blockhash.Seed
-	unit, lookahead int
-	eagle, dynamo   bool             // SGLang: pages of pairs; events in "format": "dynamo"
-	content, nodes  bool             // keys are made from content; of whole nodes of a tree
-	plainOnly       bool             // content keys of plain prompts are to be trusted
-	beside          blockhash.Scheme // of chunks: the vLLM that LMCache runs in
-	partial         bool             // of chunks: the last one need not be full
-	relay           bool             // keys are hashed here, from what events say of tokens
-	xxh3            uint64           // Dynamo, Mooncake: the seed
-}
-
-func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
-	return blockhash.New(blockhash.Options{
-		Scheme: k.scheme, Algorithm: k.algorithm, BlockSize: k.unit, Lookahead: k.lookahead, Seed: k.seed, MemoBytes: memoBytes,
-		EAGLE: k.eagle, DynamoEvents: k.dynamo, Beside: k.beside, PartialChunk: k.partial, XXH3Seed: k.xxh3,
-	})
-}
-
-// domainFor finds the domain of a key among those in use, or makes it.
-func (a *Atlas) domainFor(f *fleet, key domainKey) (*domain, error) {
-	for _, all := range [...][]*domain{f.domains, f.chunks} {
-		for _, d := range all {
-			if d.key == key {
-				return d, nil
-			}
-		}
-	}
-	d := &domain{key: key}
-	var err error
-	if key.content {
-		d.content, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit, Lookahead: key.lookahead})
-	} else {
-		d.hasher, err = key.hasher(a.options.MemoBytes)
-	}
-	if err != nil {
-		return nil, err
-	}
-	d.index, err = radix.New(radix.Options{Weights: a.options.Weights})
-	return d, err
 }
 
 // now is the clock of the account of requests under way.

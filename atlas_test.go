@@ -316,7 +316,7 @@ func TestSnapshot(t *testing.T) {
 }
 
 // TestContradiction: a worker that is not as described is not matched by its
-// description.
+// description: by content if only its hashes are others, else not at all.
 func TestContradiction(t *testing.T) {
 	real := kvatlas.Worker{Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedText("0")}
 	p := blockhash.Prompt{Tokens: tokens(161)}
@@ -327,14 +327,17 @@ func TestContradiction(t *testing.T) {
 		return payload(t, w.Release, e)
 	}
 	for what, c := range map[string]struct {
-		describe func(*kvatlas.Worker)
-		want     string
+		describe  func(*kvatlas.Worker)
+		want      string
+		byContent bool
 	}{
-		"as described":    {func(*kvatlas.Worker) {}, ""},
-		"another size":    {func(w *kvatlas.Worker) { w.BlockSize = 32 }, "16 tokens"},
-		"another seed":    {func(w *kvatlas.Worker) { w.Seed = blockhash.SeedText("00") }, "PYTHONHASHSEED"},
-		"another hash":    {func(w *kvatlas.Worker) { w.Algorithm = blockhash.SHA256CBOR }, "not with sha256_cbor"},
-		"another release": {func(w *kvatlas.Worker) { w.Release = "0.30.0" }, ""}, // plain blocks hash alike
+		"as described":    {func(*kvatlas.Worker) {}, "", false},
+		"another size":    {func(w *kvatlas.Worker) { w.BlockSize = 32 }, "16 tokens", false},
+		"another seed":    {func(w *kvatlas.Worker) { w.Seed = blockhash.SeedText("00") }, "PYTHONHASHSEED", true},
+		"another hash":    {func(w *kvatlas.Worker) { w.Algorithm = blockhash.SHA256CBOR }, "not with sha256_cbor", true},
+		"another release": {func(w *kvatlas.Worker) { w.Release = "0.30.0" }, "", false}, // plain blocks hash alike
+		"another form":    {func(w *kvatlas.Worker) { w.Release = "0.23.0" }, "not vllm 0.23.0", false},
+		"another engine":  {func(w *kvatlas.Worker) { w.Engine, w.Release, w.Seed = "sglang", "0.5.23", blockhash.Seed{} }, "no known release", false},
 	} {
 		w := real
 		w.Name = "w"
@@ -347,12 +350,14 @@ func TestContradiction(t *testing.T) {
 		require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
 		stats, _, err := a.Stats("w")
 		require.NoError(t, err)
-		require.Equal(t, m.Workers[0].Unknown, stats.Contradiction)
-		if c.want == "" {
+		if c.want == "" || c.byContent {
 			require.Equal(t, 160, m.Workers[0].Usable, what)
 			require.Empty(t, m.Workers[0].Unknown, what)
+			require.Contains(t, stats.Contradiction, c.want, what)
+			require.Equal(t, c.byContent, m.Workers[0].Mode == kvatlas.ByContent, what)
 			continue
 		}
+		require.Equal(t, m.Workers[0].Unknown, stats.Contradiction)
 		require.Contains(t, m.Workers[0].Unknown, c.want, what)
 		require.Zero(t, m.Workers[0].Usable, what)
 		require.Zero(t, m.Workers[0].Combined, what)

@@ -1,7 +1,9 @@
 package kvatlas
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
@@ -9,85 +11,160 @@ import (
 	"github.com/kvatlas/kvatlas/radix"
 )
 
-// What a worker is described as is checked against what its events say: the size of
-// its blocks, and whether its hashes are those that are computed here for it. A
-// worker that contradicts its description is never matched by it: every prompt's
-// match on it is unknown, with the reason, until it is added with the right
-// one. WorkerStats.Contradiction has the reason too.
+// What a worker is described as is checked against what its events say: their form,
+// whether their hashes are those that are computed here for it, the size of its
+// blocks, its cache groups. A worker that contradicts its description is never
+// matched by it. Where only its hashes do, its blocks are matched by content, if its
+// events tell enough; else every prompt's match on it is unknown, with the reason,
+// until it is added with the right description. WorkerStats.Contradiction says it in
+// either case.
 
-// watch makes the monitor of a worker matched by hash. SGLang's format "dynamo" has
-// namespaces in the hash that no event tells of: nothing can be checked there, nor of
-// engines known from documents.
-func (w *worker) watch() error {
-	if w.mode != ByHash || w.DynamoEvents || w.documented() {
-		return nil
+// against returns what the monitor found against the description, or what is given
+// of it; hashOnly says that nothing but the way of hashing is wrong.
+func (w *worker) against(v parity.Verdict) (why string, hashOnly bool) {
+	if v.State == parity.Alien {
+		if w.assumed() {
+			return "", false
+		}
+		return v.Error(), false
 	}
-	var err error
-	w.monitor, err = parity.New(parity.Options{
-		Engine: w.Engine, Release: w.Release, Seeds: []blockhash.Seed{w.Seed}, HashBlockSize: w.hashBlockSize(),
-		Algorithms: []blockhash.Algorithm{w.Algorithm, blockhash.SHA256, blockhash.SHA256CBOR, blockhash.XXHash, blockhash.XXHashCBOR},
-		Notify:     w.judge,
-	})
-	return err
+	if w.Release != "" && !w.assumed() {
+		era, err := parity.EraOf(w.Engine, w.Release)
+		if err == nil && !slices.Contains(v.Eras, era) {
+			return fmt.Sprintf("the engine is %s by its events, not %s %s", parity.Releases(v.Eras), w.Engine, w.Release), false
+		}
+	}
+	switch v.State {
+	case parity.Mismatch:
+		if w.Auto {
+			return "", false
+		}
+		return v.Error(), true
+	case parity.Undecided:
+		return "", false
+	}
+	key := domainKey{algorithm: w.Algorithm, seed: w.Seed, unit: cmp.Or(w.Cache.HashUnit, w.BlockSize), lookahead: w.Cache.Lookahead, eagle: w.Cache.Eagle}
+	found := domainKey{algorithm: v.Algorithm, seed: v.Seed, unit: v.BlockSize, lookahead: v.Lookahead, eagle: v.EAGLE}
+	if v.Scheme.Engine() != sglang {
+		key.eagle = found.eagle // no event tells
+	}
+	if w.Auto {
+		key = key.given(found)
+	} else if w.sameRoot(v) {
+		key.seed = found.seed
+	}
+	if key == found {
+		return "", false
+	}
+	why = fmt.Sprintf("the engine hashes with %s, not with %s", found.hashing(), key.hashing())
+	return why, key.unit == found.unit && key.lookahead == found.lookahead && key.eagle == found.eagle
 }
 
-// hashBlockSize is the size to hash with where events do not tell it.
-func (w *worker) hashBlockSize() int {
-	if len(w.Cache.Groups) > 1 {
-		return w.Cache.HashUnit
+// given takes over from found what is not given.
+func (k domainKey) given(found domainKey) domainKey {
+	if k.algorithm == 0 {
+		k.algorithm = found.algorithm
 	}
-	return 0
+	if k.seed == (blockhash.Seed{}) {
+		k.seed = found.seed
+	}
+	if k.unit == 0 {
+		k.unit = found.unit
+	}
+	if k.lookahead == 0 {
+		k.lookahead = found.lookahead
+	}
+	k.eagle = k.eagle || found.eagle
+	return k
 }
 
-// judge takes the monitor's verdict.
-func (w *worker) judge(v parity.Verdict) {
-	key := w.domain.key
-	switch {
-	case v.State == parity.Mismatch:
-		w.contradict(v.Error())
-	case v.State == parity.Exact && (v.Algorithm != key.algorithm || !w.sameRoot(v) || v.BlockSize != key.unit):
-		w.contradict(fmt.Sprintf("the engine hashes with %s, %s and blocks of %d tokens, not with %s, %s and %d",
-			v.Algorithm, v.Seed, v.BlockSize, key.algorithm, key.seed, key.unit))
-	case v.State == parity.Exact:
-		w.contradiction.Store(nil)
+func (k domainKey) hashing() string {
+	s := fmt.Sprintf("%s, %s and blocks of %d tokens", k.algorithm, k.seed, k.unit)
+	if k.lookahead > 0 {
+		s += fmt.Sprintf(" and %d behind", k.lookahead)
 	}
+	if k.eagle {
+		s += ", in pairs"
+	}
+	return s
 }
 
 // sameRoot tells whether the seed that was found makes the root of the
 // description: an unset seed and one that is set can.
 func (w *worker) sameRoot(v parity.Verdict) bool {
-	if v.Seed == w.domain.key.seed {
+	key := w.described.key
+	if v.Seed == key.seed {
 		return true
 	}
-	found := w.domain.key
-	found.seed = v.Seed
-	h, err := found.hasher(0)
-	return err == nil && string(h.AppendRoot(nil)) == string(w.domain.hasher.AppendRoot(nil))
+	want, err := key.hasher(0)
+	key.seed = v.Seed
+	h, err2 := key.hasher(0)
+	return err == nil && err2 == nil && string(h.AppendRoot(nil)) == string(want.AppendRoot(nil))
 }
 
-func (w *worker) contradict(reason string) { w.contradiction.Store(&reason) }
+// contradict says what the events say against the description, so that nothing is
+// known of the worker.
+func (w *worker) contradict(why string) {
+	if w.Auto && w.lasting == "" { // else a batch is being applied
+		w.leave()
+		w.history.drop()
+	}
+	w.object(why)
+	w.sayUnknown(why)
+}
 
-// checkSize compares the size of a whole block of a full-attention group with its
-// description. Other sizes are normal: other kinds of groups, partial blocks, chunks
-// of offload tiers, engines that leave it out.
-func (w *worker) checkSize(h radix.Holder, e *kvevents.Event) {
-	if h.Medium != radix.GPU || e.BlockSize <= 0 || len(e.Hashes) == 0 {
+func (w *worker) object(why string) {
+	if w.contradiction != why {
+		w.log.Warn("the worker's events contradict its description", "reason", why)
+		w.contradiction = why
+	}
+}
+
+// checkBlocks compares blocks on the device with the description of the cache: their
+// group, its kind, and the size of whole blocks of full attention. Other sizes are
+// normal: other kinds of groups, partial blocks, chunks of offload tiers, engines that
+// leave it out.
+func (w *worker) checkBlocks(p *place, h radix.Holder, e *kvevents.Event) {
+	if h.Medium != radix.GPU || len(e.Hashes) == 0 {
 		return
 	}
-	size := w.Cache.HashUnit
-	if groups := w.Cache.Groups; len(groups) > 0 {
-		if h.Group == radix.NoGroup && len(groups) > 1 || int(h.Group) >= len(groups) {
+	groups := w.Cache.Groups
+	kind, known := kinds[string(e.SpecKind)]
+	group := radix.Group{}
+	switch at := max(int(h.Group), 0); {
+	case at < len(groups):
+		if group = groups[at]; len(groups) > 1 && h.Group == radix.NoGroup {
 			return
 		}
-		g := groups[max(h.Group, 0)]
-		if g.Kind != radix.FullAttention {
-			return
-		}
-		if g.BlockSize > 0 {
-			size = g.BlockSize
-		}
+	case at > 0:
+		w.lastingly(fmt.Sprintf("the engine has a cache group %d, described are %d: give Cache.Groups", at, max(len(groups), 1)))
+		return
 	}
-	if e.BlockSize != size && e.BlockSize != w.Cache.HashUnit {
-		w.contradict(fmt.Sprintf("the engine announces blocks of %d tokens, described are %d", e.BlockSize, size))
+	if len(e.SpecKind) > 0 && (known && kind != group.Kind || !known && group.Kind == radix.FullAttention) {
+		w.lastingly(fmt.Sprintf("cache group %d of the engine is %q, described as %s: give Cache.Groups", max(h.Group, 0), e.SpecKind, group.Kind))
+		return
+	}
+	unit, size := p.unit(), p.unit()
+	if group.BlockSize > 0 {
+		size = group.BlockSize
+	}
+	if group.Kind == radix.FullAttention && e.BlockSize > 0 && e.BlockSize != size && e.BlockSize != unit {
+		w.lastingly(fmt.Sprintf("the engine announces blocks of %d tokens, described are %d", e.BlockSize, size))
+	}
+}
+
+// kinds are the names of groups in vLLM's events (vllm/v1/kv_cache_interface.py,
+// from 0.22 on) by the rule that they are looked up by.
+var kinds = map[string]radix.Kind{
+	"full_attention": radix.FullAttention, "mla_attention": radix.FullAttention, "sink_full_attention": radix.FullAttention,
+	"sliding_window": radix.SlidingWindow, "sliding_window_mla": radix.SlidingWindow,
+	"chunked_local_attention": radix.ChunkedLocal, "mamba": radix.Mamba,
+}
+
+// lastingly contradicts until the engine is another one.
+func (w *worker) lastingly(why string) {
+	if w.lasting == "" {
+		w.lasting = why
+		w.contradict(why)
 	}
 }

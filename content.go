@@ -32,11 +32,7 @@ func newContentState(d *domain, id radix.WorkerID, w *worker) (*contentState, er
 	if err != nil {
 		return nil, err
 	}
-	c := &contentState{keys: d.content, table: table, w: w}
-	if d.key.relay {
-		c.keys = d.hasher
-	}
-	return c, nil
+	return &contentState{keys: d.eventKeys(), table: table, w: w}, nil
 }
 
 // store records announced blocks under content keys. Blocks whose parent was not

@@ -92,7 +92,11 @@ func (a *Atlas) Worker(name string) (Worker, bool) {
 }
 
 // Medium returns the name of the i-th worker's medium, one that Blocks has a number
-// for.
+// for; "" for a worker of which nothing is known yet.
 func (m *Match) Medium(i int, medium radix.Medium) string {
-	return m.picked[i].domain.index.MediumName(medium)
+	p := m.places[i]
+	if p == nil {
+		return ""
+	}
+	return p.domain.index.MediumName(medium)
 }

@@ -93,6 +93,8 @@ func (w *Worker) checkLMCache() error {
 	switch {
 	case l == nil:
 		return nil
+	case w.Auto:
+		return fmt.Errorf("%w: LMCache of an automatic worker, whose hashes start from those of its vLLM: describe the worker", ErrUnsupported)
 	case w.Engine != "vllm":
 		return fmt.Errorf("%w: LMCache in %s: its events are known from vLLM only", ErrUnsupported, w.Engine)
 	case w.Cache.Connector != radix.NoConnector:
@@ -147,7 +149,7 @@ func (w *Worker) chunkKey() (domainKey, error) {
 }
 
 // addChunks registers the worker's LMCache in its domain.
-func (a *Atlas) addChunks(f *fleet, w *worker) error {
+func (a *Atlas) addChunks(w *worker) error {
 	if w.LMCache == nil {
 		return nil
 	}
@@ -155,21 +157,23 @@ func (a *Atlas) addChunks(f *fleet, w *worker) error {
 	if err != nil {
 		return err
 	}
-	d, err := a.domainFor(f, key)
+	profile, err := radix.NewProfile(radix.ProfileOptions{HashUnit: key.unit, Copies: radix.Set, Clear: radix.ClearAll})
 	if err != nil {
 		return err
 	}
-	profile, err := radix.NewProfile(radix.ProfileOptions{HashUnit: key.unit, Copies: radix.Set, Clear: radix.ClearAll})
+	d, err := a.domains.take(key)
 	if err != nil {
 		return err
 	}
 	c := &chunkState{LMCache: *w.LMCache, w: w, domain: d, now: a.now, latest: map[uint64]uint64{}}
 	if c.id, err = d.index.AddWorker(w.Name, profile); err != nil {
+		a.domains.give(d)
 		return err
 	}
 	if key.content {
 		if c.content, err = newContentState(d, c.id, w); err != nil {
 			d.index.RemoveWorker(c.id)
+			a.domains.give(d)
 			return err
 		}
 	}
@@ -341,8 +345,8 @@ func (c *chunkState) reset() error {
 
 // matchChunks fills in what LMCache adds to the local hits of the workers of a domain
 // of chunks. A prompt that LMCache hashes in a way that is not known gets nothing.
-func (dm *domainMatch) matchChunks(d *domain, req *Request, m *Match) error {
-	q := &dm.query
+func (dm *domainMatch) matchChunks(req *Request, m *Match) error {
+	d, q := dm.domain, &dm.query
 	*q = radix.Query{Workers: q.Workers[:0]}
 	dm.at = dm.at[:0]
 	var now int64

@@ -1,8 +1,11 @@
 package kvatlas
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -35,9 +38,10 @@ type Match struct {
 	Workers []WorkerMatch
 
 	picked  []*worker
-	domains []domainMatch
-	chunks  []domainMatch
-	fleet   *fleet        // that domains are of
+	places  []*place // of picked, as they were when the match began
+	domains memories // of places
+	chunks  memories // of the LMCaches' chunks
+	zeros   []int32
 	timed   bool          // somebody observes
 	hashing time.Duration // so far
 }
@@ -47,8 +51,8 @@ type WorkerMatch struct {
 	Name string
 	Mode Mode
 	// Unknown says why nothing can be known of this prompt on this worker: see
-	// [ByContent], or the worker's events contradict its description. Empty where
-	// the match stands.
+	// [ByContent]; or the worker's events contradict its description, or have not
+	// told yet what an automatic worker is. Empty where the match stands.
 	Unknown string
 	radix.WorkerMatch
 	// ExternalUpperBound says that External may be too high: of LMCache in
@@ -56,8 +60,47 @@ type WorkerMatch struct {
 	ExternalUpperBound bool
 }
 
+// memories are those of the domains of one match: the first used ones. They are kept
+// for the next.
+type memories struct {
+	kept []domainMatch
+	used int
+}
+
+// add makes room for a domain, unless it has some.
+func (s *memories) add(d *domain) {
+	if s.of(d) != nil {
+		return
+	}
+	if s.used++; s.used > len(s.kept) {
+		s.kept = append(s.kept, domainMatch{})
+	}
+	s.kept[s.used-1].domain = d
+}
+
+// of returns the memory of a domain, nil if it has none.
+func (s *memories) of(d *domain) *domainMatch {
+	for i := range s.kept[:s.used] {
+		if s.kept[i].domain == d {
+			return &s.kept[i]
+		}
+	}
+	return nil
+}
+
+func (s *memories) all() iter.Seq[*domainMatch] {
+	return func(yield func(*domainMatch) bool) {
+		for i := range s.kept[:s.used] {
+			if !yield(&s.kept[i]) {
+				return
+			}
+		}
+	}
+}
+
 // domainMatch is the memory of a match in one domain.
 type domainMatch struct {
+	domain *domain
 	chain  blockhash.Chain
 	keys   blockhash.ContentChain
 	query  radix.Query
@@ -66,7 +109,6 @@ type domainMatch struct {
 	meter  meter
 	whole  []uint64 // all keys of the prompt, where they were asked for
 	hashed bool     // whole is of this prompt
-	zeros  []int32
 }
 
 // Match finds how much of a prompt each worker holds. The prompt is hashed once
@@ -93,7 +135,6 @@ func (a *Atlas) match(req *Request, m *Match) error {
 	m.timed, m.hashing = a.options.Observer != nil, 0
 	a.matches.Add(1)
 	f := a.current()
-	m.fleet = f
 	m.Workers = m.Workers[:0]
 	m.picked = m.picked[:0]
 	if req.Workers == nil {
@@ -104,28 +145,20 @@ func (a *Atlas) match(req *Request, m *Match) error {
 			m.picked = append(m.picked, w)
 		}
 	}
-	for _, w := range m.picked {
-		m.Workers = append(m.Workers, WorkerMatch{Name: w.Name, Mode: w.mode})
-	}
-	for len(m.domains) < len(f.domains) {
-		m.domains = append(m.domains, domainMatch{})
-	}
 	var refused error
-	matched := false
-	for i, d := range f.domains {
-		switch err := m.domains[i].match(d, req, m); {
+	m.place(req.Prompt.Features())
+	matched := slices.Contains(m.places, nil) // who knows what its engine can hold
+	for dm := range m.domains.all() {
+		switch err := dm.match(req, m); {
 		case err != nil:
 			refused = err
-			m.domains[i].refuse(m, err)
-		case len(m.domains[i].at) > 0:
+			dm.refuse(m, err)
+		default:
 			matched = true
 		}
 	}
-	for len(m.chunks) < len(f.chunks) {
-		m.chunks = append(m.chunks, domainMatch{})
-	}
-	for i, d := range f.chunks {
-		if err := m.chunks[i].matchChunks(d, req, m); err != nil {
+	for dm := range m.chunks.all() {
+		if err := dm.matchChunks(req, m); err != nil {
 			return fmt.Errorf("kvatlas: %w", err)
 		}
 	}
@@ -137,22 +170,49 @@ func (a *Atlas) match(req *Request, m *Match) error {
 	return nil
 }
 
+// place notes where the picked workers' blocks are, and the domains of these. Workers
+// without a place, and those on which prompts of such features are not known, have
+// their answer with it.
+func (m *Match) place(features blockhash.Features) {
+	m.places = m.places[:0]
+	m.domains.used, m.chunks.used = 0, 0
+	for _, w := range m.picked {
+		if w.chunks != nil {
+			m.chunks.add(w.chunks.domain)
+		}
+		p := w.at.Load()
+		m.places = append(m.places, p)
+		match := WorkerMatch{Name: w.Name, Unknown: w.unknown()}
+		match.Known, match.Blocks = true, m.none(int(radix.Storage)+1)
+		if p == nil {
+			match.Unknown = cmp.Or(match.Unknown, unknownYet)
+			m.Workers = append(m.Workers, match)
+			continue
+		}
+		if match.Mode = p.mode; match.Unknown == "" && p.open&features != 0 {
+			match.Unknown = p.why
+		}
+		m.Workers = append(m.Workers, match)
+		m.domains.add(p.domain)
+	}
+}
+
 // refuse says of the domain's workers that the prompt has no known match there.
 func (dm *domainMatch) refuse(m *Match, err error) {
 	for i, at := range dm.at {
 		w := &m.Workers[at]
 		w.Unknown = err.Error()
-		w.WorkerMatch = radix.WorkerMatch{Worker: dm.query.Workers[i], Known: true, Blocks: dm.none(int(radix.Storage) + 1)}
+		w.WorkerMatch = radix.WorkerMatch{Worker: dm.query.Workers[i], Known: true, Blocks: m.none(int(radix.Storage) + 1)}
 	}
 }
 
 // none returns as many zeros.
-func (dm *domainMatch) none(n int) []int32 {
-	if len(dm.zeros) < n {
-		dm.zeros = make([]int32, n)
+func (m *Match) none(n int) []int32 {
+	if len(m.zeros) < n {
+		m.zeros = make([]int32, n)
 	}
-	clear(dm.zeros)
-	return dm.zeros[:n]
+	clear(m.zeros)
+	return m.zeros[:n]
 }
 
 const unknownPath = "this release hashes the path of the adapter, which is not given: set LoRA.Path"
@@ -160,8 +220,9 @@ const unknownPath = "this release hashes the path of the adapter, which is not g
 const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
 	"declare the worker PlainOnly, or set PYTHONHASHSEED on an engine that has it"
 
-// match fills the entries of the workers of d.
-func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
+// match fills the entries of the workers of the domain.
+func (dm *domainMatch) match(req *Request, m *Match) error {
+	d := dm.domain
 	dm.hashed = false
 	q := &dm.query
 	*q = radix.Query{Tokens: req.Prompt.Len(), Unit: d.key.unit, Workers: q.Workers[:0]}
@@ -170,14 +231,11 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 	}
 	q.Tokens = max(q.Tokens, 0)
 	dm.at = dm.at[:0]
-	for i, w := range m.picked {
-		if w.domain == d {
+	for i, p := range m.places {
+		if p != nil && p.domain == d {
 			dm.at = append(dm.at, i)
-			q.Workers = append(q.Workers, w.id)
+			q.Workers = append(q.Workers, p.id)
 		}
-	}
-	if len(dm.at) == 0 {
-		return nil
 	}
 	unknown := ""
 	if d.content != nil {
@@ -212,14 +270,12 @@ func (dm *domainMatch) match(d *domain, req *Request, m *Match) error {
 	}
 	for i, at := range dm.at {
 		w := &m.Workers[at]
-		w.Unknown = unknown
-		if unknown == "" {
-			w.Unknown = m.picked[at].contradicted()
-		}
+		w.Unknown = cmp.Or(w.Unknown, unknown)
 		// Namespaces share hashes there; or nothing was compared with the engine.
-		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo && req.Prompt.ExtraKey != "" || d.key.scheme.FromDocuments()
+		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo &&
+			(req.Prompt.ExtraKey != "" || req.Prompt.CacheSalt != "" && !d.key.scheme.SaltInHash()) || d.key.scheme.FromDocuments()
 		if w.WorkerMatch = dm.result.Workers[i]; w.Unknown != "" {
-			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: dm.none(len(w.Blocks))}
+			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: m.none(len(w.Blocks))}
 		} else if unsure {
 			w.UpperBound = true
 		}
@@ -243,16 +299,14 @@ func (m *Match) keysFor(i int, req *Request) (keys []uint64, ok bool) {
 	if m.timed {
 		defer func(started time.Time) { m.hashing += time.Since(started) }(time.Now())
 	}
-	d := m.picked[i].domain
-	for j, o := range m.fleet.domains {
-		if o == d {
-			return m.domains[j].keysOf(d, &req.Prompt)
-		}
+	if p := m.places[i]; p != nil && m.Workers[i].Unknown == "" {
+		return m.domains.of(p.domain).keysOf(&req.Prompt)
 	}
 	return nil, false
 }
 
-func (dm *domainMatch) keysOf(d *domain, p *blockhash.Prompt) ([]uint64, bool) {
+func (dm *domainMatch) keysOf(p *blockhash.Prompt) ([]uint64, bool) {
+	d := dm.domain
 	if !dm.hashed {
 		var err error
 		if d.content != nil {

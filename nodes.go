@@ -24,6 +24,7 @@ const nodeRoot = 5740354900026072187
 // held in every call.
 type nodeState struct {
 	w     *worker
+	index *radix.Index
 	keys  *blockhash.Content
 	nodes map[uint64][]node // by hash: equal tokens at different places share one
 }
@@ -33,8 +34,8 @@ type node struct {
 	keys   []uint64 // of its pages; nil if its place is not known
 }
 
-func newNodeState(d *domain, w *worker) *nodeState {
-	return &nodeState{w: w, keys: d.content, nodes: map[uint64][]node{}}
+func newNodeState(p *place, w *worker) *nodeState {
+	return &nodeState{w: w, index: p.domain.index, keys: p.domain.content, nodes: map[uint64][]node{}}
 }
 
 // store enters a node. One whose parent is unknown, or is one of several of
@@ -55,7 +56,7 @@ func (n *nodeState) store(h radix.Holder, e *kvevents.Event) error {
 		n.w.stats.Unplaced++
 	}
 	n.nodes[e.Hashes[0]] = append(n.nodes[e.Hashes[0]], x)
-	return n.w.domain.index.Store(h, x.keys)
+	return n.index.Store(h, x.keys)
 }
 
 // end returns the content key that a node's children go on from.
@@ -90,7 +91,7 @@ func (n *nodeState) remove(h radix.Holder, e *kvevents.Event, after []kvevents.E
 				}
 			}
 		}
-		if err := n.w.domain.index.Remove(h, all[at].keys); err != nil {
+		if err := n.index.Remove(h, all[at].keys); err != nil {
 			return err
 		}
 		if all = slices.Delete(all, at, at+1); len(all) == 0 {
@@ -130,7 +131,7 @@ func (n *nodeState) split(all []node, after []kvevents.Event) int {
 // withdraw hides nodes whose places got mixed up.
 func (n *nodeState) withdraw(h radix.Holder, all []node) {
 	for i := range all {
-		_ = n.w.domain.index.Remove(h, all[i].keys) // the holder was stored to
+		_ = n.index.Remove(h, all[i].keys) // the holder was stored to
 		all[i].keys = nil
 		n.w.stats.Unplaced++
 	}

@@ -55,22 +55,22 @@ func (a *Atlas) score(req *Request, c *Choice) error {
 	}
 	c.Candidates = c.Candidates[:0]
 	for i := range c.Match.Workers {
-		w := c.Match.picked[i]
-		if unit := w.Cache.HashUnit; c.request.BlockSize == 0 || unit < c.request.BlockSize {
+		unit := c.Match.places[i].unit()
+		if c.request.BlockSize == 0 || unit > 0 && unit < c.request.BlockSize {
 			c.request.BlockSize = unit // the smallest of the fleet's
 		}
-		c.Candidates = append(c.Candidates, w.candidate(&c.Match.Workers[i]))
+		c.Candidates = append(c.Candidates, c.Match.picked[i].candidate(&c.Match.Workers[i], unit))
 	}
 	a.flights.Fill(c.Candidates)
 	if a.speculation != nil {
 		for i := range c.Candidates {
-			w := c.Match.picked[i]
-			if c.Match.Workers[i].Unknown != "" || len(w.Cache.Groups) > 1 || w.Cache.Eagle {
+			w, p := c.Match.picked[i], c.Match.places[i]
+			if c.Match.Workers[i].Unknown != "" || len(w.Cache.Groups) > 1 || w.Cache.Eagle || p.domain.key.eagle {
 				continue // what is under way says nothing of other rules than full attention's
 			}
 			if keys, ok := c.Match.keysFor(i, req); ok {
 				own := c.request
-				own.BlockSize = w.Cache.HashUnit
+				own.BlockSize = p.unit()
 				a.speculation.Extend(&own, keys, c.Candidates[i:i+1], nil)
 			}
 		}
@@ -83,12 +83,12 @@ func (a *Atlas) score(req *Request, c *Choice) error {
 }
 
 // candidate is the worker as a policy sees it.
-func (w *worker) candidate(m *WorkerMatch) scoring.Candidate {
+func (w *worker) candidate(m *WorkerMatch, unit int) scoring.Candidate {
 	c := scoring.Candidate{ID: w.serial, Name: w.Name, Rank: w.Rank, Labels: w.Labels, Capability: w.Capability}
 	if m.Unknown != "" || !m.Known || m.Mismatch {
 		return c
 	}
-	unit := max(w.Cache.HashUnit, 1)
+	unit = max(unit, 1)
 	c.Match.Usable = int32(m.Usable + m.External)
 	c.Match.Score = m.Score
 	c.Match.Blocks[scoring.GPU] = int32(m.Usable / unit)

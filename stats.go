@@ -74,24 +74,26 @@ type Snapshot struct {
 func (a *Atlas) Snapshot() Snapshot {
 	f := a.current()
 	s := Snapshot{Matches: a.matches.Load(), Errors: a.errors.Load()}
-	perBlock := s.domains(f.domains)
-	workers := s.Index.Workers // a worker's chunks are in an index of their own
-	s.domains(f.chunks)
-	s.Index.Workers = workers
+	perBlock := s.domains(a.domains.list())
 	for _, w := range f.workers {
-		ws := WorkerSnapshot{Name: w.Name, Mode: w.mode}
-		if w.locked(func() (err error) {
+		ws := WorkerSnapshot{Name: w.Name}
+		if w.locked(func() error {
 			ws.Events, ws.Prediction = w.stats, w.prediction
-			w.describe(&ws.Events)
-			ws.Index, err = w.domain.index.WorkerStats(w.id)
-			return err
+			w.tell(&ws.Events)
+			p := w.at.Load()
+			if p == nil {
+				return nil
+			}
+			ws.Mode = p.mode
+			ws.Index, _ = p.domain.index.WorkerStats(p.id)
+			each := perBlock[p.domain.index]
+			for _, h := range ws.Index.Held {
+				ws.Media = append(ws.Media, p.domain.index.MediumName(h.Medium))
+				ws.Bytes = append(ws.Bytes, each*float64(h.Blocks))
+			}
+			return nil
 		}) != nil {
 			continue // removed meanwhile
-		}
-		each := perBlock[w.domain]
-		for _, h := range ws.Index.Held {
-			ws.Media = append(ws.Media, w.domain.index.MediumName(h.Medium))
-			ws.Bytes = append(ws.Bytes, each*float64(h.Blocks))
 		}
 		s.Workers = append(s.Workers, ws)
 	}
@@ -100,14 +102,18 @@ func (a *Atlas) Snapshot() Snapshot {
 
 // domains sums up the indexes and memories of all domains, and returns the bytes
 // that each index takes for a block that somebody holds.
-func (s *Snapshot) domains(all []*domain) (perBlock map[*domain]float64) {
-	perBlock = make(map[*domain]float64, len(all))
+func (s *Snapshot) domains(all []*domain) (perBlock map[*radix.Index]float64) {
+	perBlock = make(map[*radix.Index]float64, len(all))
 	for _, d := range all {
-		x := d.index.Stats()
-		if x.Memberships > 0 {
-			perBlock[d] = float64(x.Bytes) / float64(x.Memberships)
+		s.memo(d)
+		if _, counted := perBlock[d.index]; counted {
+			continue
 		}
-		s.Index.Workers += x.Workers
+		x := d.index.Stats()
+		perBlock[d.index] = float64(x.Bytes) / float64(max(x.Memberships, 1))
+		if !d.key.chunks() { // a worker's chunks are in an index of their own
+			s.Index.Workers += x.Workers
+		}
 		s.Index.Memberships += x.Memberships
 		s.Index.Copies += x.Copies
 		s.Index.Unmatched += x.Unmatched
@@ -115,15 +121,19 @@ func (s *Snapshot) domains(all []*domain) (perBlock map[*domain]float64) {
 		s.Index.Bytes += x.Bytes
 		s.Index.Lost += x.Lost
 		s.Index.Evicted += x.Evicted
-		if d.hasher != nil {
-			m := d.hasher.MemoStats()
-			s.Memo.Hits += m.Hits
-			s.Memo.Misses += m.Misses
-			s.Memo.Evicted += m.Evicted
-			s.Memo.Entries += m.Entries
-			s.Memo.Bytes += m.Bytes
-			s.Memo.MaxBytes += m.MaxBytes
-		}
 	}
 	return perBlock
+}
+
+func (s *Snapshot) memo(d *domain) {
+	if d.hasher == nil {
+		return
+	}
+	m := d.hasher.MemoStats()
+	s.Memo.Hits += m.Hits
+	s.Memo.Misses += m.Misses
+	s.Memo.Evicted += m.Evicted
+	s.Memo.Entries += m.Entries
+	s.Memo.Bytes += m.Bytes
+	s.Memo.MaxBytes += m.MaxBytes
 }

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -19,10 +19,21 @@ import (
 
 // Worker describes one cache of the fleet: one replica, or one data-parallel
 // rank of it, since each rank has a cache and an event stream of its own. Name,
-// Release and BlockSize are required.
+// Release and BlockSize are required, or Name and Auto.
 type Worker struct {
 	// Name identifies the worker in every call.
 	Name string
+	// Auto finds from the worker's events what is left at its zero value of Engine,
+	// Release, Algorithm, Seed, BlockSize and DynamoEvents. What is given is
+	// not searched for: events that contradict it are told, and the worker is then
+	// not matched by hash. Until a block was announced that decides, every prompt's
+	// match on the worker is unknown; see [Atlas.Profile] for what was found.
+	//
+	// What no event tells must be given all the same: EAGLE of vLLM, offload
+	// connectors, cache groups (with Release, since their rules differ by release).
+	// After a restart everything is found anew, so that an upgraded engine is
+	// taken for what it is.
+	Auto bool
 	// Engine is "vllm" (also if empty) or "sglang"; or, from documents only,
 	// "tensorrt-llm" (also "trtllm"), "dynamo" or "mooncake", see [FromDocuments].
 	Engine string
@@ -69,17 +80,6 @@ type Worker struct {
 	Capability float64
 }
 
-const sglang = "sglang"
-
-// limitation names what an engine's release gets wrong in its events, so that no
-// consumer can be right; empty for most.
-func (w *Worker) limitation() string {
-	if release, _, _ := strings.Cut(strings.TrimPrefix(w.Release, "v"), "post"); w.Engine == sglang && strings.TrimSuffix(release, ".") == "0.5.6" {
-		return "SGLang 0.5.6 removes the pages of a node that it splits and does not announce them again: matches are too low"
-	}
-	return ""
-}
-
 // Mode is how a worker's blocks are told apart.
 type Mode uint8
 
@@ -112,27 +112,40 @@ func (m Mode) String() string {
 // worker is a registered worker. Its mutex orders what changes its blocks.
 type worker struct {
 	Worker
-	domain *domain
-	id     radix.WorkerID   // in the domain's index
-	serial scoring.WorkerID // among all workers, never used again
-	mode   Mode
+	serial  scoring.WorkerID // among all workers, never used again
+	domains *domains
+	log     *slog.Logger
 	// speculation is told what the engine announces; nil if off.
 	speculation *scoring.Speculation
 
-	// contradiction is what the events say against the description; nil if
-	// nothing.
-	contradiction atomic.Pointer[string]
+	at     atomic.Pointer[place]  // nil: nothing is known yet
+	reason atomic.Pointer[string] // why no prompt is known here; nil where they are
 
-	mu      sync.Mutex
-	gone    bool
-	monitor *parity.Monitor // nil unless ByHash
-	batch   kvevents.Batch
-	content *contentState // nil unless ByContent
-	nodes   *nodeState    // instead of content, where events are nodes of a tree
-	chunks  *chunkState   // nil without LMCache
-	stats   WorkerStats
+	mu            sync.Mutex
+	gone          bool
+	monitor       *parity.Monitor // nil where nothing can be checked
+	news          *parity.Verdict // that were not acted on yet
+	found         parity.Verdict  // acted on last
+	described     residence       // by the description, where it is complete
+	contradiction string          // what the events say against it
+	lasting       string          // a contradiction that only another engine ends
+	history       history         // batches that were not applied, or may have to be again
+	again         bool            // they are being applied again
+	batch         kvevents.Batch
+	content       *contentState // nil unless ByContent
+	nodes         *nodeState    // instead of content, where events are nodes of a tree
+	chunks        *chunkState   // nil without LMCache
+	stats         WorkerStats
 
 	prediction Prediction
+}
+
+// unknown says why no prompt is known on the worker, "" where they are.
+func (w *worker) unknown() string {
+	if p := w.reason.Load(); p != nil {
+		return *p
+	}
+	return ""
 }
 
 // AddWorker registers a worker. Adding the same description again changes
@@ -155,25 +168,16 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
 		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
 	}
-	w.Engine = engineName(w.Engine)
-	if w.Engine != "vllm" && w.Engine != sglang && !w.documented() {
-		return fmt.Errorf("%w: engine %q of worker %q; known are vllm, sglang, and from documents %s", ErrUnsupported, w.Engine, w.Name, FromDocuments)
-	}
-	if w.DynamoEvents && w.Engine != sglang {
-		return fmt.Errorf("%w: DynamoEvents of worker %q: it is an option of SGLang", ErrUnsupported, w.Name)
-	}
-	if w.XXH3Seed != 0 && w.Engine != dynamo && w.Engine != mooncake {
-		return fmt.Errorf("%w: XXH3Seed of worker %q: it is of dynamo and mooncake", ErrUnsupported, w.Name)
-	}
-	if err := w.checkLMCache(); err != nil {
-		return workerError(w.Name, err)
-	}
 	w.Labels = slices.Clone(w.Labels)
-	profile, err := w.profile()
-	if err != nil {
-		return workerError(w.Name, err)
+	if w.Engine != "" || !w.Auto {
+		w.Engine = engineName(w.Engine)
 	}
-	key, err := w.domainKey()
+	n := &worker{Worker: w, domains: &a.domains, speculation: a.speculation, log: a.log.With("worker", w.Name)}
+	add := n.describe
+	if w.Auto {
+		add = n.automatic
+	}
+	as, err := add(a.options.Seeds)
 	if err != nil {
 		return workerError(w.Name, err)
 	}
@@ -181,7 +185,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	defer a.mu.Unlock()
 	s := a.current()
 	if old, ok := s.byName[w.Name]; ok {
-		if sameWorker(&old.Worker, &w) {
+		if sameWorker(&old.Worker, &n.Worker) {
 			return nil
 		}
 		return fmt.Errorf("%w: %q", ErrWorkerExists, w.Name)
@@ -189,34 +193,18 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if old, ok := s.bySource[w.source()]; ok {
 		return fmt.Errorf("%w: rank %d of replica %q is worker %q", ErrWorkerExists, w.Rank, w.source().Worker, old.Name)
 	}
-	d, err := a.domainFor(s, key)
-	if err != nil {
-		return workerError(w.Name, err)
+	if as != nil {
+		err = n.move(*as)
 	}
-	id, err := d.index.AddWorker(w.Name, profile)
+	if err == nil {
+		err = a.addChunks(n)
+	}
 	if err != nil {
+		n.leave()
 		return workerError(w.Name, err)
 	}
 	a.serial++
-	n := &worker{Worker: w, domain: d, id: id, serial: scoring.WorkerID(a.serial), speculation: a.speculation}
-	switch {
-	case key.nodes:
-		n.mode, n.nodes = ByContent, newNodeState(d, n)
-	case key.content, key.relay:
-		n.mode = ByContent
-		if n.content, err = newContentState(d, id, n); err != nil {
-			d.index.RemoveWorker(id)
-			return workerError(w.Name, err)
-		}
-	}
-	err = n.watch()
-	if err == nil {
-		err = a.addChunks(s, n)
-	}
-	if err != nil {
-		d.index.RemoveWorker(id)
-		return workerError(w.Name, err)
-	}
+	n.serial = scoring.WorkerID(a.serial)
 	a.flights.Add(n.serial)
 	a.fleet.Store(s.with(n))
 	return nil
@@ -236,61 +224,6 @@ func workerError(name string, err error) error {
 	return fmt.Errorf("kvatlas: worker %q: %w", name, err)
 }
 
-// profile compiles the description of the worker's cache.
-func (w *Worker) profile() (*radix.Profile, error) {
-	o := w.Cache
-	o.Release = w.Release
-	if o.HashUnit == 0 {
-		o.HashUnit = w.BlockSize
-	}
-	if o.HashUnit < 1 {
-		return nil, fmt.Errorf("%w: got %d", ErrBlockSize, o.HashUnit)
-	}
-	if w.BlockSize%o.HashUnit != 0 || w.BlockSize < 0 {
-		return nil, fmt.Errorf("%w: block size %d is not a multiple of the hash unit %d", ErrBlockSize, w.BlockSize, o.HashUnit)
-	}
-	w.Cache = o
-	if w.documented() {
-		return w.documentedProfile()
-	}
-	if w.Engine == sglang {
-		// Its one rule: whole pages from the start, the last token left out. EAGLE
-		// is in the pages, not in the rule.
-		return radix.NewProfile(radix.ProfileOptions{HashUnit: o.HashUnit, Copies: o.Copies, Clear: o.Clear})
-	}
-	return radix.NewProfile(o)
-}
-
-// domainKey says which prompts hash alike for this worker: by the engine's hash
-// where it can be computed, by content where the root is random.
-func (w *Worker) domainKey() (domainKey, error) {
-	scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
-	if err != nil {
-		return domainKey{}, err
-	}
-	key := domainKey{scheme: scheme, algorithm: w.Algorithm, seed: w.Seed, unit: w.Cache.HashUnit, lookahead: w.Cache.Lookahead}
-	if w.documented() {
-		return w.documentedKey(key)
-	}
-	if w.Engine == sglang {
-		if len(w.Cache.Groups) > 0 || w.Cache.Connector != radix.NoConnector {
-			return domainKey{}, fmt.Errorf("%w: cache groups and connectors of SGLang", ErrUnsupported)
-		}
-		if scheme.Through() == "0.4.7" {
-			if w.Cache.Eagle {
-				return domainKey{}, fmt.Errorf("%w: EAGLE in SGLang before 0.4.8", ErrUnsupported)
-			}
-			return domainKey{scheme: scheme, unit: key.unit, content: true, nodes: true, plainOnly: w.PlainOnly}, nil
-		}
-		key.eagle, key.dynamo = w.Cache.Eagle, w.DynamoEvents
-	}
-	_, err = key.hasher(0)
-	if errors.Is(err, blockhash.ErrRoot) && w.Seed == (blockhash.Seed{}) {
-		return domainKey{scheme: scheme, unit: key.unit, lookahead: key.lookahead, content: true, plainOnly: w.PlainOnly}, nil
-	}
-	return key, err
-}
-
 // RemoveWorker forgets a worker and everything it holds. It reports whether the
 // worker was registered. No operation on it that is still under way leaves
 // anything behind.
@@ -306,23 +239,27 @@ func (a *Atlas) RemoveWorker(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.gone = true
-	w.domain.index.RemoveWorker(w.id)
+	w.leave()
 	if w.chunks != nil {
 		w.chunks.domain.index.RemoveWorker(w.chunks.id)
+		a.domains.give(w.chunks.domain)
 	}
 	a.flights.Remove(w.serial)
 	if a.learner != nil {
 		a.learner.Forget(w.serial)
 	}
-	w.forget()
 	return true
 }
 
-// Mode returns how a worker's blocks are told apart.
+// Mode returns how a worker's blocks are told apart; ByHash while that is not
+// known.
 func (a *Atlas) Mode(name string) (Mode, bool) {
 	w, ok := a.current().byName[name]
 	if !ok {
 		return 0, false
 	}
-	return w.mode, true
+	if p := w.at.Load(); p != nil {
+		return p.mode, true
+	}
+	return ByHash, true
 }

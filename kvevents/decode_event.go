@@ -25,8 +25,10 @@ func (r *reader) event(ev *Event) fault {
 	}
 	switch {
 	case h>>4 == 9 || h == 0xdc || h == 0xdd:
+		ev.Wire = WireArray
 		f = r.arrayEvent(ev)
 	case h>>4 == 8 || h == 0xde || h == 0xdf:
+		ev.Wire = WireMap
 		f = r.mapEvent(ev)
 	case h == 0xc1:
 		return faultInvalid

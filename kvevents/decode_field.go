@@ -52,7 +52,7 @@ func (r *reader) numberField(ev *Event, id Field) (f fault) {
 	switch id {
 	case FieldParent:
 		ev.HasParent = true
-		ev.Parent, _, f = r.hash()
+		ev.Parent, _, f = r.hash(&ev.Wire)
 	case FieldBlockSize:
 		v, f = r.int(0, math.MaxInt32)
 		ev.BlockSize = int(v)
@@ -71,9 +71,11 @@ func (r *reader) numberField(ev *Event, id Field) (f fault) {
 
 // hash reads a block hash: an integer, or a digest as bin or str (older
 // msgpack writers know only str), of which the last 8 bytes count. It returns
-// the digest's length, 0 for an integer.
-func (r *reader) hash() (v uint64, digest int, f fault) {
-	if v, _, f = r.integer(); f != ReasonFieldType {
+// the digest's length, 0 for an integer, whose sign it notes.
+func (r *reader) hash(wire *Wire) (v uint64, digest int, f fault) {
+	v, negative, f := r.integer()
+	if f != ReasonFieldType {
+		wire.integerHash(v, negative)
 		return v, 0, f
 	}
 	d, f := r.text(true)
@@ -98,7 +100,7 @@ func (r *reader) hashList(ev *Event) fault {
 	start := len(b.hashes)
 	b.hashes = slices.Grow(b.hashes, n)
 	for i := range n {
-		v, digest, f := r.hash()
+		v, digest, f := r.hash(&ev.Wire)
 		if f != 0 {
 			return f
 		}

@@ -73,6 +73,8 @@ type Event struct {
 	// HasParent, HasLoRAID and HasGroup say whether Parent, LoRAID and Group
 	// were sent with a value.
 	HasParent, HasLoRAID, HasGroup bool
+	// Wire is what the encoding tells of the sender.
+	Wire Wire
 	// Fields is the set of known fields that were on the wire, nil ones
 	// included.
 	Fields FieldSet

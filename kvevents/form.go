@@ -74,7 +74,7 @@ func FormFor(engine, version string) (Form, error) {
 	var found *era
 	known := false
 	for i := range eras {
-		if e := &eras[i]; strings.EqualFold(e.engine, engine) {
+		if e := &eras[i]; sameEngine(e.engine, engine) {
 			known = true
 			if !before(v, e.since) {
 				found = e
@@ -89,6 +89,10 @@ func FormFor(engine, version string) (Form, error) {
 	}
 	return Form{era: found}, nil
 }
+
+func sameEngine(a, b string) bool { return strings.EqualFold(a, b) }
+
+func (e *era) release() string { return fmt.Sprintf("%d.%d.%d", e.since[0], e.since[1], e.since[2]) }
 
 func parseVersion(s string) (v [3]int, err error) {
 	rest := strings.TrimPrefix(s, "v")
@@ -164,6 +168,5 @@ func (f Form) Fields(k Kind) FieldSet {
 
 // String names the engine and the first release of the form.
 func (f Form) String() string {
-	e := f.get()
-	return fmt.Sprintf("%s %d.%d.%d", e.engine, e.since[0], e.since[1], e.since[2])
+	return f.get().engine + " " + f.get().release()
 }

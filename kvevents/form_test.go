@@ -1,6 +1,7 @@
 package kvevents
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -74,11 +75,81 @@ func TestRoundTripEveryForm(t *testing.T) {
 				if len(w.Hashes) > 0 {
 					require.Equal(t, digest, g.HashBytes)
 				}
-				g.HashBytes, g.Fields, g.Type = 0, 0, nil
+				require.True(t, form.Admits(&g), "%v event %d", form, j)
+				if j == 0 {
+					require.False(t, form.Omits(&g), form)
+				}
+				g.HashBytes, g.Wire, g.Fields, g.Type = 0, 0, 0, nil
 				require.Equal(t, onlyFields(w, form.Fields(w.Kind)), g, "%v event %d", form, j)
 			}
 		}
 	}
+}
+
+// TestAdmits: what was recorded of a release rules out the others that differ.
+func TestAdmits(t *testing.T) {
+	forms := func(name string) (possible []string) {
+		var all []Form
+		for _, engine := range []string{"vllm", "sglang"} {
+			all = append(all, Forms(engine)...)
+		}
+		for _, m := range readRecording(t, name) {
+			var b Batch
+			if m.payload == nil {
+				continue
+			}
+			require.NoError(t, (&Decoder{}).Decode(m.payload, &b))
+			for i := range b.Events {
+				all = slices.DeleteFunc(all, func(f Form) bool { return !f.Admits(&b.Events[i]) || f.Omits(&b.Events[i]) })
+			}
+		}
+		for _, f := range all {
+			possible = append(possible, f.Engine()+" "+f.Since())
+		}
+		return possible
+	}
+	for name, want := range map[string][]string{
+		"vllm/server/0.13.0/truth-main.jsonl":                        {"vllm 0.10.2"},
+		"vllm/server/0.20.2/truth-main.jsonl":                        {"vllm 0.20.0"},
+		"vllm/server/0.29.0/truth-main.jsonl":                        {"vllm 0.24.0", "vllm 0.26.0", "vllm 0.30.0", "vllm 0.33.0"},
+		"vllm/truth/0.33.0/lookahead.jsonl":                          {"vllm 0.33.0"},
+		"sglang/truth/0.5.8-page16.jsonl":                            {"sglang 0.4.6", "sglang 0.4.7"},
+		"sglang/truth/0.5.9-page16.jsonl":                            {"sglang 0.5.9", "sglang 0.5.17", "sglang 0.5.18"},
+		"sglang/truth/0.5.18-page16-namespaces.jsonl":                {"sglang 0.5.18"}, // a salt
+		"sglang/truth/0.5.23-unified-page16.jsonl":                   {"sglang 0.5.20", "sglang 0.5.22"},
+		"sglang/truth/0.5.23-unified-page16-lora.jsonl":              {"sglang 0.5.22"},
+		"sglang/truth/0.5.23-unified-page16-hicache-writeback.jsonl": {"sglang 0.5.20", "sglang 0.5.22"},
+	} {
+		require.Equal(t, want, forms(name), name)
+	}
+	require.Empty(t, Forms("tgi"))
+	byHand := Event{Kind: BlockStored, Hashes: []uint64{1}, Tokens: []uint32{1}, Fields: fields(FieldLookahead)}
+	require.True(t, Form{}.Admits(&byHand), "who sent it is not known")
+	require.False(t, Form{}.Omits(&byHand))
+}
+
+// TestClone: a copy outlives what it was made of, and its size is about what it takes.
+func TestClone(t *testing.T) {
+	for _, name := range []string{"vllm/truth/0.33.0/lookahead.jsonl", "vllm/server/0.32.0/truth-lora.jsonl", "sglang/truth/0.5.23-unified-page16-dynamo.jsonl"} {
+		for _, m := range readRecording(t, name) {
+			if m.payload == nil {
+				continue
+			}
+			var b, want Batch
+			payload := slices.Clone(m.payload)
+			require.NoError(t, (&Decoder{}).Decode(payload, &b))
+			require.NoError(t, (&Decoder{}).Decode(m.payload, &want))
+			c := b.Clone()
+			for i := range payload {
+				payload[i] = 0xc1
+			}
+			require.Error(t, (&Decoder{}).Decode(payload, &b))
+			require.Equal(t, want.Events, c.Events)
+			require.Equal(t, want.Timestamp, c.Timestamp)
+			require.Greater(t, c.Size(), len(m.payload)/2)
+		}
+	}
+	require.Empty(t, new(Batch).Clone().Events)
 }
 
 // onlyFields empties what a release cannot say.

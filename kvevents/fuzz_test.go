@@ -56,6 +56,7 @@ func compare(t testing.TB, payload []byte) {
 	}
 	for i := range min(len(want.Events), len(got.Events)) {
 		require.Equal(t, want.Events[i].HashBytes, got.Events[i].HashBytes)
+		require.Equal(t, want.Events[i].Wire, got.Events[i].Wire)
 	}
 	requireSameBatch(t, want, &got, "%x", payload)
 }

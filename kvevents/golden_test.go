@@ -134,6 +134,7 @@ func TestRecordedRoundTrip(t *testing.T) {
 			for _, ev := range b.Events {
 				digests = digests || ev.HashBytes != 0
 				require.NotEqual(t, TokensOpaque, ev.TokenForm)
+				require.True(t, form.Admits(&ev) && !form.Omits(&ev), "%s:%d", name, m.line)
 			}
 			got := AppendBatch(nil, &b, form)
 			if !digests {
@@ -174,7 +175,7 @@ func around(b []byte, at int) []byte {
 }
 
 // requireSameBatch compares what two payloads decoded to, the length of
-// digests aside.
+// digests and the encoding aside.
 func requireSameBatch(t testing.TB, want, got *Batch, msg ...any) {
 	t.Helper()
 	require.Equal(t, want.Timestamp, got.Timestamp, msg...)
@@ -183,7 +184,7 @@ func requireSameBatch(t testing.TB, want, got *Batch, msg ...any) {
 	require.Equal(t, len(want.Events), len(got.Events), msg...)
 	for i := range want.Events {
 		w, g := want.Events[i], got.Events[i]
-		w.HashBytes, g.HashBytes = 0, 0
+		w.HashBytes, g.HashBytes, w.Wire, g.Wire = 0, 0, 0, 0
 		require.Equal(t, w, g, msg...)
 	}
 }

@@ -233,6 +233,7 @@ func oracleEvent(v tree) (ev Event, unknown int, reason Reason) {
 	}
 	switch v := v.(type) {
 	case list:
+		ev.Wire = WireArray
 		if len(v) == 0 || !setType(v[0].(node).value) {
 			return ev, 0, ReasonNoType
 		}
@@ -245,6 +246,7 @@ func oracleEvent(v tree) (ev Event, unknown int, reason Reason) {
 			}
 		}
 	case table:
+		ev.Wire = WireMap
 		types := 0
 		for _, p := range v {
 			if k, ok := p.key.(node).value.(str); ok && string(k) == "type" {
@@ -298,14 +300,20 @@ func oracleEvent(v tree) (ev Event, unknown int, reason Reason) {
 	return ev, unknown, 0
 }
 
-func oracleHash(v tree) (h uint64, digest int, ok bool) {
+func oracleHash(ev *Event, v tree) (h uint64, digest int, ok bool) {
 	switch v := v.(type) {
 	case uint64:
+		if v > 1<<63-1 {
+			ev.Wire |= WireUnsigned
+		}
 		return v, 0, true
 	case int64:
+		if v < 0 {
+			ev.Wire |= WireSigned
+		}
 		return uint64(v), 0, true
 	case str:
-		return oracleHash(bin(v))
+		return oracleHash(ev, bin(v))
 	case bin:
 		if len(v) >= 8 {
 			return binary.BigEndian.Uint64(v[len(v)-8:]), len(v), true
@@ -337,7 +345,7 @@ func oracleField(ev *Event, f Field, n node, skip func()) Reason {
 			return ReasonFieldType
 		}
 		for i, e := range items {
-			h, digest, ok := oracleHash(e.(node).value)
+			h, digest, ok := oracleHash(ev, e.(node).value)
 			if !ok {
 				return ReasonHash
 			}
@@ -349,7 +357,7 @@ func oracleField(ev *Event, f Field, n node, skip func()) Reason {
 			ev.Hashes = append(ev.Hashes, h)
 		}
 	case FieldParent:
-		h, _, ok := oracleHash(n.value)
+		h, _, ok := oracleHash(ev, n.value)
 		if !ok {
 			return ReasonHash
 		}

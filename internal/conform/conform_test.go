@@ -182,7 +182,7 @@ func TestSGLang(t *testing.T) {
 // that another tenant's salt brought in.
 func TestHarmWithoutPlainOnly(t *testing.T) {
 	tr := mustTrace(t, "vllm/truth/0.10.2/u16-sha256-unset.jsonl")
-	w, err := traceWorker(tr)
+	w, err := TraceWorker(tr)
 	require.NoError(t, err)
 	w.PlainOnly = true
 	res := &Result{}

@@ -35,7 +35,7 @@ func Truth(name string, r io.Reader) *Result {
 		return Broken(check, name, err)
 	}
 	res := &Result{File: name, Check: check}
-	w, err := traceWorker(t)
+	w, err := TraceWorker(t)
 	if err != nil {
 		return Broken(check, name, err)
 	}
@@ -65,8 +65,8 @@ func Truth(name string, r io.Reader) *Result {
 	return res.sound()
 }
 
-// traceWorker describes the engine of a trace; its seed is left as configured.
-func traceWorker(t *recording.Trace) (kvatlas.Worker, error) {
+// TraceWorker describes the engine of a trace; its seed is left as configured.
+func TraceWorker(t *recording.Trace) (kvatlas.Worker, error) {
 	algorithm, err := blockhash.ParseAlgorithm(t.HashAlgo)
 	if err != nil {
 		return kvatlas.Worker{}, err
@@ -206,11 +206,11 @@ func (r *traceRun) step(at int) error {
 
 func (r *traceRun) arrive(op *recording.TraceOp) error {
 	_, err := r.prompts.Add(op)
-	r.extras[op.ID] = extrasOf(op)
+	r.extras[op.ID] = TracePrompt(op)
 	return err
 }
 
-func extrasOf(op *recording.TraceOp) blockhash.Prompt {
+func TracePrompt(op *recording.TraceOp) blockhash.Prompt {
 	p := blockhash.Prompt{CacheSalt: op.CacheSalt, Items: Items(op.Items)}
 	if op.LoRAName != nil {
 		p.LoRA = &blockhash.LoRA{Name: *op.LoRAName, ID: op.LoRAID, Path: op.LoRAPath}

@@ -1,0 +1,87 @@
+package kvatlas
+
+import (
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/radix"
+)
+
+// place is where a worker's blocks are and how prompts are looked up there. It never
+// changes: another one replaces it when the worker's events tell more of its engine.
+type place struct {
+	domain *domain
+	id     radix.WorkerID // in the domain's index
+	mode   Mode
+	// open are the features that the releases which the engine may be of hash in
+	// different ways: prompts that have one are unknown, for the reason why.
+	open blockhash.Features
+	why  string
+}
+
+// unit is the tokens of a key, 0 without a place.
+func (p *place) unit() int {
+	if p == nil {
+		return 0
+	}
+	return p.domain.key.unit
+}
+
+// residence is a place that a worker can have.
+type residence struct {
+	key     domainKey
+	profile *radix.Profile
+	open    blockhash.Features
+	why     string
+}
+
+// move gives the worker a place, and keeps its blocks if they are known there by the
+// same keys. The caller holds w.mu.
+func (w *worker) move(to residence) error {
+	old := w.at.Load()
+	d, err := w.domains.take(to.key)
+	if err != nil {
+		return err
+	}
+	p := &place{domain: d, open: to.open, why: to.why}
+	if to.key.content || to.key.relay {
+		p.mode = ByContent
+	}
+	if old != nil && old.domain.index == d.index && old.domain.key.plainAlike(to.key) {
+		p.id = old.id
+		if w.content != nil {
+			w.content.keys = d.eventKeys()
+		}
+		w.at.Store(p)
+		w.domains.give(old.domain)
+		return nil
+	}
+	w.leave()
+	if p.id, err = d.index.AddWorker(w.Name, to.profile); err != nil {
+		w.domains.give(d)
+		return err
+	}
+	switch {
+	case to.key.nodes:
+		w.nodes = newNodeState(p, w)
+	case p.mode == ByContent:
+		if w.content, err = newContentState(d, p.id, w); err != nil {
+			d.index.RemoveWorker(p.id)
+			w.domains.give(d)
+			return err
+		}
+	}
+	w.at.Store(p)
+	return nil
+}
+
+// leave gives the worker's place up, with everything that it held. The caller holds
+// w.mu.
+func (w *worker) leave() {
+	w.forget()
+	p := w.at.Swap(nil)
+	if p == nil {
+		return
+	}
+	p.domain.index.RemoveWorker(p.id)
+	w.domains.give(p.domain)
+	w.content, w.nodes = nil, nil
+}
