@@ -16,6 +16,7 @@ var chains = sync.Pool{New: func() any { return new(Chain) }}
 func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	c := chains.Get().(*Chain)
 	defer recycle(c)
+	c.eager = true
 	if err := h.Start(c, p); err != nil {
 		return dst, err
 	}
@@ -23,10 +24,8 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	size := h.DigestSize()
 	for c.step() {
 		dst = append(dst, c.key)
-		if c.span.known != nil {
-			for d := c.restKnown(); len(d) > 0; d = d[size:] {
-				dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
-			}
+		for d := c.rest(); len(d) > 0; d = d[size:] {
+			dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
 		}
 	}
 	return dst, nil
@@ -37,13 +36,14 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 func (h *Hasher) AppendDigests(dst []byte, p *Prompt) ([]byte, error) {
 	c := chains.Get().(*Chain)
 	defer recycle(c)
+	c.eager = true
 	if err := h.Start(c, p); err != nil {
 		return dst, err
 	}
 	dst = slices.Grow(dst, h.Blocks(c.Len())*h.DigestSize())
 	for c.step() {
 		dst = append(dst, c.digest[:c.size]...)
-		dst = append(dst, c.restKnown()...)
+		dst = append(dst, c.rest()...)
 	}
 	return dst, nil
 }
@@ -77,6 +77,7 @@ func (h *Hasher) AppendMessage(dst []byte, p *Prompt, block int, parent []byte) 
 }
 
 func recycle(c *Chain) {
+	c.eager = false
 	c.release()
 	chains.Put(c)
 }

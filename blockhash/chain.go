@@ -37,9 +37,11 @@ type Chain struct {
 	localSeed   uint64 // Dynamo: of tokens
 	scratchText []byte // kept for reuse
 
-	enc  encoder
-	span span
-	fast fast
+	known []byte // digests of the next blocks: remembered, or hashed ahead
+	eager bool   // all blocks will be asked for
+	enc   encoder
+	span  span
+	fast  fast
 }
 
 // Start makes c ready to hand out the hashes of p from its first block on,
@@ -78,7 +80,7 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	c.narrow.set(p.Tokens)
 	c.wide.set(p.WideTokens)
 	c.blocks, c.items = blocks, itemCursor{items: p.Items}
-	c.span.reset()
+	c.known, c.span.collecting = nil, false
 	c.bare = p.LoRA == nil && len(p.Items) == 0 && (p.Embeds == nil || h.era.embeds == embedsIgnored)
 	c.size = copy(c.digest[:], digest)
 	c.partial = false
@@ -172,17 +174,47 @@ func (c *Chain) widen() {
 func (c *Chain) done() int { return c.blocks * c.h.opt.BlockSize }
 
 func (c *Chain) stepVLLM() bool {
+	if len(c.known) > 0 {
+		c.take(1)
+		return true
+	}
 	start := c.done()
 	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
 		return false
 	}
-	if c.h.memo != nil && c.remembered(start) {
+	if c.h.memo != nil {
+		if c.known = c.remembered(start); len(c.known) > 0 {
+			c.take(1)
+			return true
+		}
+	}
+	if c.known = c.hashAhead(start); len(c.known) > 0 {
+		if c.span.collecting {
+			c.collect(c.known)
+		}
+		c.take(1)
 		return true
 	}
 	c.sum(c.encode(start))
 	c.advance()
 	return true
 }
+
+// take goes on by n blocks whose digests are known, and returns these.
+func (c *Chain) take(n int) []byte {
+	size := c.h.DigestSize()
+	taken := c.known[:n*size]
+	c.known = c.known[n*size:]
+	if n > 0 {
+		c.size = copy(c.digest[:], taken[len(taken)-size:])
+		c.key = KeyOf(c.digest[:c.size])
+		c.blocks += n
+	}
+	return taken
+}
+
+// rest goes on by all blocks whose digests are known, and returns these.
+func (c *Chain) rest() []byte { return c.take(len(c.known) / c.h.DigestSize()) }
 
 // encode returns the message of a block, with room for padding.
 func (c *Chain) encode(start int) []byte {
@@ -196,7 +228,7 @@ func (c *Chain) encode(start int) []byte {
 func (c *Chain) advance() {
 	c.blocks++
 	if c.span.collecting {
-		c.collect()
+		c.collect(c.digest[:c.size])
 	}
 }
 
@@ -247,7 +279,7 @@ func (c *Chain) release() {
 	c.h, c.prompt, c.items = nil, Prompt{}, itemCursor{}
 	c.narrow.set(nil)
 	c.wide.set(nil)
-	c.span.reset()
+	c.known = nil
 	clear(c.enc.few[:cap(c.enc.few)])
 	clear(c.enc.many)
 	for _, buf := range [...]*[]byte{&c.enc.buf, &c.scratchText, (*[]byte)(&c.span.buf)} {

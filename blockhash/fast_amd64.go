@@ -7,26 +7,35 @@ import (
 )
 
 // fast is the way of nearly all blocks: no extra keys, ids that fit, whole
-// groups of eight of them. All of the message but parent, ids and length stands
-// in the buffer before. The result is what the
-// encoder would have written.
-//
-// Encoding some blocks ahead of hashing was tried: it makes XXH3 8 % faster (a
-// read of what was just written in other pieces has to wait) and SHA-256 8 %
-// slower (whose latency hides the encoding of the next block), so it is not
-// done.
+// groups of eight of them. All of a message but parent, ids and length stands
+// in its buffer before. The result is what the encoder would have written.
 type fast struct {
 	on     bool
-	parent int // where the parent goes
-	tokens int // where ids go
-	buf    []byte
+	parent int    // where the parent goes in a message
+	tokens int    // where ids go
+	room   int    // of one message
+	buf    []byte // one message, or as many as are hashed ahead
+
+	ahead   int // so many blocks may be hashed before they are asked for
+	lens    [aheadMost]int
+	digests [16 * aheadMost]byte
 }
 
+// fastMaxBlock keeps ids of five bytes within one frame.
+const fastMaxBlock = 8192
+
+// fastTrailer is what follows the ids, fastTrailing bytes of it.
 const (
-	fastMaxBlock = 8192 // with ids of five bytes within one frame
 	fastTrailer  = opTuple | opMemoize<<8 | opNone<<16 | (opTuple1+2)<<24 | opMemoize<<32 | opStop<<40
 	fastTrailing = 6
 )
+
+func (c *Chain) trailer() (bytes uint64, n int) {
+	if c.enc.cbor {
+		return cborNull, 1
+	}
+	return fastTrailer, fastTrailing
+}
 
 // setFast prepares it, if the prompt allows.
 func (c *Chain) setFast() {
@@ -37,7 +46,8 @@ func (c *Chain) setFast() {
 	}
 	// Let the encoder write the start of a message, and find the places in it.
 	e, size := &c.enc, c.h.DigestSize()
-	e.beginBlock(c.scratch[:size], o.BlockSize)
+	var none [len(c.digest)]byte
+	e.beginBlock(none[:size], o.BlockSize)
 	f.tokens = len(e.buf)
 	f.parent = f.tokens - size
 	if e.cbor {
@@ -46,10 +56,19 @@ func (c *Chain) setFast() {
 		f.parent -= 2 // MEMOIZE, MARK
 		e.buf[firstFrame] = opFrame
 	}
-	if need := f.tokens + o.BlockSize*5 + bulkRoom; len(f.buf) < need {
+	f.room = f.tokens + o.BlockSize*5 + bulkRoom
+	f.ahead = 0
+	if c.eager && o.Algorithm.xxh() {
+		f.ahead = min(max(aheadBytes/f.room, 1), aheadMost, c.Len()/o.BlockSize)
+	}
+	messages := max(f.ahead, 1)
+	if need := messages * f.room; cap(f.buf) < need {
 		f.buf = make([]byte, need)
 	}
-	copy(f.buf, e.buf)
+	f.buf = f.buf[:messages*f.room]
+	for at := 0; at < len(f.buf); at += f.room {
+		copy(f.buf[at:], e.buf)
+	}
 }
 
 func cborHeadLen(n int) int {
@@ -62,33 +81,57 @@ func cborHeadLen(n int) int {
 	return 3
 }
 
+// plainRoot reports whether the block at start is like those after it: no salt
+// is in it, and its parent is as long as theirs.
+func (c *Chain) plainRoot(start int) bool {
+	return start > 0 || c.prompt.CacheSalt == "" && c.size == c.h.opt.Algorithm.Size()
+}
+
 // fastMessage returns the message of the block at start, nil if this is not
 // the way to encode it.
 func (c *Chain) fastMessage(start int) []byte {
-	f, alg := &c.fast, c.h.opt.Algorithm
-	if !f.on || start == 0 && (c.prompt.CacheSalt != "" || c.size != alg.Size()) {
+	f, size := &c.fast, c.h.opt.BlockSize
+	if !f.on || !c.plainRoot(start) {
 		return nil
 	}
-	size := c.h.opt.BlockSize
-	ids, msg, end := c.narrow.at(start, start+size), f.buf, f.tokens
-	if alg.cbor() {
-		end += cborTokens8(&msg[end], &ids[0], size/8, cborTable)
-		msg[end] = cborNull
-		end++
-	} else {
-		n, big := pickleTokens8(&msg[end], &ids[0], size/8, pickleTable)
-		if big {
-			return nil
-		}
-		end += n
-		binary.LittleEndian.PutUint64(msg[end:], fastTrailer)
-		end += fastTrailing
-		binary.LittleEndian.PutUint64(msg[firstFrame+1:], uint64(end-firstFrame-frameHeader))
+	trailer, trailing := c.trailer()
+	if !c.enc.tokens8(f.buf[f.tokens:], 0, c.narrow.at(start, start+size), size/8, 1, trailer, &f.lens[0]) {
+		return nil
 	}
-	if alg.xxh() {
-		*(*[16]byte)(msg[f.parent:]) = [16]byte(c.digest[:])
-	} else {
-		*(*[32]byte)(msg[f.parent:]) = c.digest
+	end := f.tokens + f.lens[0] + trailing
+	if !c.enc.cbor {
+		binary.LittleEndian.PutUint64(f.buf[firstFrame+1:], uint64(end-firstFrame-frameHeader))
 	}
-	return msg[:end]
+	if c.h.opt.Algorithm.xxh() {
+		*(*[16]byte)(f.buf[f.parent:]) = [16]byte(c.digest[:])
+	} else {
+		*(*[32]byte)(f.buf[f.parent:]) = c.digest
+	}
+	return f.buf[:end]
+}
+
+// Blocks hashed ahead are encoded some together: the processor is then done
+// with writing a message before it is read. SHA-256 does not gain from that:
+// its latency hides the encoding of the next block as it is.
+const (
+	aheadMost  = MemoSpan // blocks at once
+	aheadBytes = 16 << 10 // of messages
+)
+
+// hashAhead returns the digests of some blocks from start on, none if this is
+// not the way to hash the first of them. The Chain's state stays as it is.
+func (c *Chain) hashAhead(start int) []byte {
+	f, size := &c.fast, c.h.opt.BlockSize
+	if f.ahead == 0 || !f.on || !c.plainRoot(start) {
+		return nil
+	}
+	n := min((c.Len()-start)/size, f.ahead, MemoSpan-c.blocks%MemoSpan)
+	trailer, trailing := c.trailer()
+	if !c.enc.tokens8(f.buf[f.tokens:], f.room, c.narrow.at(start, start+n*size), size/8, n, trailer, &f.lens[0]) {
+		f.ahead = 0
+		return nil
+	}
+	xxh3Chain(&f.digests[0], &f.buf[0], f.room, n, &f.lens[0], f.tokens+trailing, c.enc.cbor,
+		(*[16]byte)(c.digest[:]), &xxh3Constants)
+	return f.digests[:16*n]
 }

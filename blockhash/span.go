@@ -7,68 +7,42 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// span is a Chain's dealing with the memo: the span of blocks it is in, whose
-// digests are known, or being collected, or neither.
+// span is a Chain's dealing with the memo: the digests of the span of blocks
+// it is in are being collected, or not.
 type span struct {
-	known      []byte // digests of the span, from the memo
 	collecting bool
 	key        memoKey
 	digests    []byte // collected so far
 	buf        contentBuffer
 }
 
-func (s *span) reset() {
-	s.known, s.collecting = nil, false
-}
-
-// remembered takes the next block's digest from the memo, if it is there.
-func (c *Chain) remembered(start int) bool {
-	m := c.h.memo
-	i := c.blocks % MemoSpan
-	if i == 0 {
-		c.span.reset()
-		end := start + MemoSpan*c.h.opt.BlockSize + c.h.opt.Lookahead
-		if c.isWide || c.prompt.Embeds != nil || end > c.Len() {
-			return false
-		}
-		c.span.key = c.spanKey(m.seed, start, end)
-		c.span.known = m.get(c.span.key)
-		if c.span.known == nil {
-			c.span.collecting = true
-			c.span.digests = c.span.digests[:0]
-		}
-	}
-	if c.span.known == nil {
-		return false
-	}
-	size := c.h.DigestSize()
-	c.size = copy(c.digest[:], c.span.known[i*size:(i+1)*size])
-	c.key = KeyOf(c.digest[:c.size])
-	c.blocks++
-	return true
-}
-
-// restKnown takes all that the memo has of the span at once, and returns the
-// digests.
-func (c *Chain) restKnown() []byte {
-	if c.span.known == nil {
+// remembered returns the digests of the span of blocks that begins at start,
+// if the memo has them, or begins to collect them. Elsewhere in a span it does
+// nothing.
+func (c *Chain) remembered(start int) []byte {
+	m, s := c.h.memo, &c.span
+	if c.blocks%MemoSpan != 0 {
 		return nil
 	}
-	size := c.h.DigestSize()
-	rest := c.span.known[(c.blocks-1)%MemoSpan*size+size:]
-	if len(rest) > 0 {
-		copy(c.digest[:], rest[len(rest)-size:])
-		c.key = KeyOf(c.digest[:c.size])
-		c.blocks += len(rest) / size
+	s.collecting = false
+	end := start + MemoSpan*c.h.opt.BlockSize + c.h.opt.Lookahead
+	if c.isWide || c.prompt.Embeds != nil || end > c.Len() {
+		return nil
 	}
-	return rest
+	s.key = c.spanKey(m.seed, start, end)
+	known := m.get(s.key)
+	if known == nil {
+		s.collecting = true
+		s.digests = s.digests[:0]
+	}
+	return known
 }
 
-// collect adds the digest just made to the span being collected.
-func (c *Chain) collect() {
+// collect adds digests just made to the span being collected.
+func (c *Chain) collect(digests []byte) {
 	s := &c.span
-	s.digests = append(s.digests, c.digest[:c.size]...)
-	if c.blocks%MemoSpan == 0 {
+	s.digests = append(s.digests, digests...)
+	if len(s.digests) == MemoSpan*c.h.DigestSize() {
 		c.h.memo.put(s.key, s.digests)
 		s.collecting = false
 	}

@@ -40,32 +40,36 @@ func newTokenTables() (pickle, cbor *tokenTable) {
 	return pickle, cbor
 }
 
-// bulkRoom is what writing several ids at once needs past their end.
-const bulkRoom = 192
+// bulkRoom is what writing several ids at once needs past their end, the
+// padding of SHA-256 included.
+const bulkRoom = 64 + shaRoom
 
-// pickleTokens8 and cborTokens8 write groups of eight ids to dst, which needs
-// room of 40 bytes a group and bulkRoom more. They return how much was written;
-// 128 zeros follow it. big reports an id of 2^31 or more, which pickleTokens8
+// pickleTokens8 and cborTokens8 write blocks of groups of eight ids, the first
+// to dst, the next stride bytes on, with the trailer after each, and how much
+// the ids of each block took to lens. A block needs room of 40 bytes a group
+// and bulkRoom more. big reports an id of 2^31 or more, which pickleTokens8
 // writes wrongly.
 //
 //go:noescape
-func pickleTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int, big bool)
+func pickleTokens8(dst *byte, stride int, ids *uint32, groups, blocks int, trailer uint64, lens *int, t *tokenTable) (big bool)
 
 //go:noescape
-func cborTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int)
+func cborTokens8(dst *byte, stride int, ids *uint32, groups, blocks int, trailer uint64, lens *int, t *tokenTable)
+
+// tokens8 is one of these.
+func (e *encoder) tokens8(dst []byte, stride int, ids []uint32, groups, blocks int, trailer uint64, lens *int) (ok bool) {
+	if e.cbor {
+		cborTokens8(&dst[0], stride, &ids[0], groups, blocks, trailer, lens, cborTable)
+		return true
+	}
+	return !pickleTokens8(&dst[0], stride, &ids[0], groups, blocks, trailer, lens, pickleTable)
+}
 
 // bulk writes as many ids as it can to out and returns how many and how many
 // bytes they took.
 func (e *encoder) bulk(out []byte, ids []uint32) (done, n int) {
 	groups := len(ids) / 8
-	if !hasVBMI2 || groups == 0 || len(out) < groups*40+bulkRoom {
-		return 0, 0
-	}
-	if e.cbor {
-		return groups * 8, cborTokens8(&out[0], &ids[0], groups, cborTable)
-	}
-	n, big := pickleTokens8(&out[0], &ids[0], groups, pickleTable)
-	if big {
+	if !hasVBMI2 || groups == 0 || len(out) < groups*40+bulkRoom || !e.tokens8(out, 0, ids, groups, 1, 0, &n) {
 		return 0, 0
 	}
 	return groups * 8, n

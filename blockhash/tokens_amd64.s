@@ -2,13 +2,13 @@
 
 #include "textflag.h"
 
-// Both functions write groups of eight ids. Each id is spread to a lane of
-// eight bytes with its own bytes in 1 to 4. How many bits it has chooses an
-// entry of the table, which holds the opcode in byte 0, and the top bit of
-// those bytes that count. VPCOMPRESSB then pushes together what counts. The
-// next group's place depends on nothing but an addition, so that groups
-// overlap. 64 bytes are stored at a time, and 128 zeros after the last: dst
-// needs 192 bytes of room past the end.
+// Both functions write groups of eight ids, so many a block, the next block
+// stride bytes on. Each id is spread to a lane of eight bytes with its own
+// bytes in 1 to 4. How many bits it has chooses an entry of the table, which
+// holds the opcode in byte 0, and the top bit of those bytes that count.
+// VPCOMPRESSB then pushes together what counts. The next group's place depends
+// on nothing but an addition, so that groups overlap. 64 bytes are stored at a
+// time.
 
 // FINISH writes the lane Z1 with the opcode of table entry Z2 (Z28 keeps the
 // opcode's bits) and moves on: Z1 | Z2 & Z28.
@@ -22,21 +22,40 @@
 	ADDQ DX, DI \
 	ADDQ $32, SI
 
-// func pickleTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int, big bool)
-TEXT ·pickleTokens8(SB), NOSPLIT, $0-41
-	MOVQ dst+0(FP), DI
-	MOVQ ids+8(FP), SI
-	MOVQ groups+16(FP), CX
-	MOVQ t+24(FP), AX
-	MOVQ DI, BX
-	VMOVDQU64 0(AX), Z26   // table
-	VMOVDQU64 64(AX), Z27  // where bytes come from
-	VPBROADCASTQ 192(AX), Z28
-	KMOVQ 200(AX), K5      // bytes 1 to 4 of each lane
-	VPXORQ Z5, Z5, Z5
-	VPXORQ Z6, Z6, Z6
+#define BEGIN \
+	MOVQ dst+0(FP), BX \
+	MOVQ stride+8(FP), R8 \
+	MOVQ ids+16(FP), SI \
+	MOVQ groups+24(FP), R9 \
+	MOVQ blocks+32(FP), R10 \
+	MOVQ trailer+40(FP), R11 \
+	MOVQ lens+48(FP), R12 \
+	MOVQ t+56(FP), AX \
+	VMOVDQU64 0(AX), Z26 \
+	VMOVDQU64 64(AX), Z27 \
+	VPBROADCASTQ 192(AX), Z28 \
+	KMOVQ 200(AX), K5
 
-pickle:
+// BLOCK ends a block: the trailer, how long the ids are, the next one's place.
+#define BLOCK(loop) \
+	MOVQ R11, (DI) \
+	SUBQ BX, DI \
+	MOVQ DI, (R12) \
+	ADDQ $8, R12 \
+	ADDQ R8, BX \
+	DECQ R10 \
+	JNZ loop
+
+// func pickleTokens8(dst *byte, stride int, ids *uint32, groups, blocks int, trailer uint64, lens *int, t *tokenTable) (big bool)
+TEXT ·pickleTokens8(SB), NOSPLIT, $0-65
+	BEGIN
+	VPXORQ Z5, Z5, Z5
+
+block:
+	MOVQ BX, DI
+	MOVQ R9, CX
+
+group:
 	VMOVDQU (SI), Y0
 	VPORQ Y0, Y5, Y5
 	VPERMB.Z Z0, Z27, K5, Z1 // id << 8
@@ -45,35 +64,27 @@ pickle:
 	VPERMQ Z26, Z2, Z2
 	FINISH
 	DECQ CX
-	JNZ pickle
+	JNZ group
+	BLOCK(block)
 
-	VMOVDQU64 Z6, (DI)
-	VMOVDQU64 Z6, 64(DI)
-	SUBQ BX, DI
-	MOVQ DI, n+32(FP)
 	VPMOVD2M Z5, K1 // ids of 2^31 and more
 	KMOVW K1, DX
 	TESTL DX, DX
-	SETNE big+40(FP)
+	SETNE big+64(FP)
 	VZEROUPPER
 	RET
 
-// func cborTokens8(dst *byte, ids *uint32, groups int, t *tokenTable) (n int)
-TEXT ·cborTokens8(SB), NOSPLIT, $0-40
-	MOVQ dst+0(FP), DI
-	MOVQ ids+8(FP), SI
-	MOVQ groups+16(FP), CX
-	MOVQ t+24(FP), AX
-	MOVQ DI, BX
-	VMOVDQU64 0(AX), Z26
-	VMOVDQU64 64(AX), Z27
-	VPBROADCASTQ 192(AX), Z28
-	KMOVQ 200(AX), K5
+// func cborTokens8(dst *byte, stride int, ids *uint32, groups, blocks int, trailer uint64, lens *int, t *tokenTable)
+TEXT ·cborTokens8(SB), NOSPLIT, $0-64
+	BEGIN
 	VPBROADCASTD 208(AX), Y24 // 24
 	VPBROADCASTQ 216(AX), Z25 // entry of ids below 24
-	VPXORQ Z6, Z6, Z6
 
-cbor:
+block:
+	MOVQ BX, DI
+	MOVQ R9, CX
+
+group:
 	VMOVDQU (SI), Y0
 	VPCMPUD $1, Y24, Y0, K1 // id < 24
 	VPMOVZXDQ Y0, Z2
@@ -84,11 +95,7 @@ cbor:
 	VMOVDQA64 Z25, K1, Z2
 	FINISH
 	DECQ CX
-	JNZ cbor
-
-	VMOVDQU64 Z6, (DI)
-	VMOVDQU64 Z6, 64(DI)
-	SUBQ BX, DI
-	MOVQ DI, n+32(FP)
+	JNZ group
+	BLOCK(block)
 	VZEROUPPER
 	RET
