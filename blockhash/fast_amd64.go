@@ -13,11 +13,10 @@ type fast struct {
 	on     bool
 	parent int    // where the parent goes in a message
 	tokens int    // where ids go
-	room   int    // of one message
-	buf    []byte // one message, or as many as are hashed ahead
+	buf    []byte // one message, or a ring of them
 
-	ahead   int // so many blocks may be hashed before they are asked for
-	lens    [aheadMost]int
+	ahead   bool // blocks may be hashed before they are asked for
+	room    int  // of one message in the ring
 	digests [16 * aheadMost]byte
 }
 
@@ -56,18 +55,21 @@ func (c *Chain) setFast() {
 		f.parent -= 2 // MEMOIZE, MARK
 		e.buf[firstFrame] = opFrame
 	}
-	f.room = f.tokens + o.BlockSize*5 + bulkRoom
-	f.ahead = 0
-	if c.eager && o.Algorithm.xxh() {
-		f.ahead = min(max(aheadBytes/f.room, 1), aheadMost, c.Len()/o.BlockSize)
+	f.ahead = c.eager && o.Algorithm.xxh()
+	room, messages := f.tokens+o.BlockSize*5+bulkRoom, 1
+	if f.ahead {
+		room, messages = room+8, ringSlots
 	}
-	messages := max(f.ahead, 1)
-	if need := messages * f.room; cap(f.buf) < need {
-		f.buf = make([]byte, need)
+	if cap(f.buf) < messages*room {
+		f.buf = make([]byte, messages*room)
 	}
-	f.buf = f.buf[:messages*f.room]
-	for at := 0; at < len(f.buf); at += f.room {
-		copy(f.buf[at:], e.buf)
+	f.buf = f.buf[:messages*room]
+	copy(f.buf, e.buf)
+	if f.ahead {
+		f.room = room
+		for at := 0; at < len(f.buf); at += room {
+			copy(f.buf[at+8:], e.buf)
+		}
 	}
 }
 
@@ -94,11 +96,14 @@ func (c *Chain) fastMessage(start int) []byte {
 	if !f.on || !c.plainRoot(start) {
 		return nil
 	}
-	trailer, trailing := c.trailer()
-	if !c.enc.tokens8(f.buf[f.tokens:], 0, c.narrow.at(start, start+size), size/8, 1, trailer, &f.lens[0]) {
+	done, n := c.enc.bulk(f.buf[f.tokens:], c.narrow.at(start, start+size))
+	if done < size {
 		return nil
 	}
-	end := f.tokens + f.lens[0] + trailing
+	trailer, trailing := c.trailer()
+	end := f.tokens + n
+	binary.LittleEndian.PutUint64(f.buf[end:], trailer)
+	end += trailing
 	if !c.enc.cbor {
 		binary.LittleEndian.PutUint64(f.buf[firstFrame+1:], uint64(end-firstFrame-frameHeader))
 	}
@@ -110,28 +115,29 @@ func (c *Chain) fastMessage(start int) []byte {
 	return f.buf[:end]
 }
 
-// Blocks hashed ahead are encoded some together: the processor is then done
-// with writing a message before it is read. SHA-256 does not gain from that:
-// its latency hides the encoding of the next block as it is.
-const (
-	aheadMost  = MemoSpan // blocks at once
-	aheadBytes = 16 << 10 // of messages
-)
+// aheadMost is how many blocks are hashed ahead.
+const aheadMost = MemoSpan
 
 // hashAhead returns the digests of some blocks from start on, none if this is
 // not the way to hash the first of them. The Chain's state stays as it is.
+//
+// Blocks are encoded some before they are hashed, so that the processor is done
+// with writing a message before it is read, and can encode while it waits for
+// the hash before. SHA-256 does not gain from that: its latency hides the
+// encoding of the next block as it is.
 func (c *Chain) hashAhead(start int) []byte {
 	f, size := &c.fast, c.h.opt.BlockSize
-	if f.ahead == 0 || !f.on || !c.plainRoot(start) {
+	if !f.on || !f.ahead || !c.plainRoot(start) {
 		return nil
 	}
-	n := min((c.Len()-start)/size, f.ahead, MemoSpan-c.blocks%MemoSpan)
+	n := min((c.Len()-start)/size, aheadMost-c.blocks%aheadMost)
+	ids := c.narrow.at(start, start+n*size)
 	trailer, trailing := c.trailer()
-	if !c.enc.tokens8(f.buf[f.tokens:], f.room, c.narrow.at(start, start+n*size), size/8, n, trailer, &f.lens[0]) {
-		f.ahead = 0
+	if xxh3Chain(&f.digests[0], &f.buf[0], f.room, &ids[0], size/8, n, c.enc.cbor, 8+f.tokens, trailer, trailing-8,
+		(*[16]byte)(c.digest[:]), c.enc.idTable(), &xxh3Constants) {
+		f.ahead = false
+		copy(f.buf, f.buf[8:8+f.tokens])
 		return nil
 	}
-	xxh3Chain(&f.digests[0], &f.buf[0], f.room, n, &f.lens[0], f.tokens+trailing, c.enc.cbor,
-		(*[16]byte)(c.digest[:]), &xxh3Constants)
 	return f.digests[:16*n]
 }

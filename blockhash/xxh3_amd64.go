@@ -33,12 +33,18 @@ var xxh3Constants = xxh3Table{
 	avalanche: 0x165667919e3779f9,
 }
 
-// xxh3Chain writes the XXH3-128 digests of n messages, of 17 bytes or more.
-// They lie room bytes apart and end in ids and a trailer; their lengths are
-// fixed more than those of the ids. Of what stands before the ids nothing is
-// read but the last byte or two: the start of a pickle or of CBOR is known, and
-// so are the digest in it, which is that of the message before, and the length
-// of the frame. The first message's is parent.
+// ringSlots is how many messages a ring has.
+const ringSlots = 4
+
+// xxh3Chain encodes n blocks of groups of eight ids and writes the XXH3-128 digests of
+// their messages, of 17 bytes or more each. It works in a ring of messages,
+// room bytes each, which start with eight bytes of its own; ids go to prefix
+// bytes on, behind them the trailer, of which trailing-8 bytes count. Of what
+// stands before the ids it reads CBOR's head of the list and nothing else: the
+// start of a message is known, and so are the digest in it, which is that of
+// the message before, and the length of the frame. The first message's is
+// parent. big reports an id of 2^31 or more: the digests are then wrong.
 //
 //go:noescape
-func xxh3Chain(digests, msgs *byte, room, n int, lens *int, fixed int, cbor bool, parent *[16]byte, t *xxh3Table)
+func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64,
+	trailing int, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)

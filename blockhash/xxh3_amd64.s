@@ -2,6 +2,93 @@
 
 #include "textflag.h"
 
+// Ids are encoded eight at a time. Each is spread to a lane of eight bytes with
+// its own bytes in 1 to 4. How many bits it has chooses an entry of the table,
+// which holds the opcode in byte 0, and the top bit of those bytes that count.
+// VPCOMPRESSB then pushes together what counts. The next group's place depends
+// on nothing but an addition, so that groups overlap. 64 bytes are stored at a
+// time.
+//
+// CX is the place, DX the ids, R9 the table, AX the number of groups; BX is
+// scratch. Z5 collects the ids.
+
+#define IDSETUP \
+	VMOVDQU64 0(R9), Z26      \ // entries
+	VMOVDQU64 64(R9), Z27     \ // where bytes come from
+	VPBROADCASTQ 128(R9), Z28 \ // the bits of an entry that are opcode
+	VPBROADCASTD 136(R9), Y24 \ // 24
+	VPBROADCASTQ 144(R9), Z25 \ // the entry of ids below
+	KMOVQ 152(R9), K5         \ // bytes 1 to 4 of each lane
+	VPXORQ Z5, Z5, Z5
+
+// IDBIG compares: not equal when there was an id of 2^31 or more.
+#define IDBIG(r) \
+	VPMOVD2M Z5, K1 \
+	KMOVW K1, r \
+	TESTL r, r
+
+// IDSTORE writes the lane Z1 with table entry Z2 and moves on.
+#define IDSTORE \
+	VPMOVB2M Z2, K4 \
+	VPTERNLOGQ $0xf8, Z28, Z2, Z1 \ // Z1 | Z2 & Z28
+	VPCOMPRESSB.Z Z1, K4, Z4 \
+	VMOVDQU64 Z4, (CX) \
+	KMOVQ K4, BX \
+	POPCNTQ BX, BX \
+	ADDQ BX, CX \
+	ADDQ $32, DX
+
+TEXT pickleIDs<>(SB), NOSPLIT|NOFRAME, $0-0
+group:
+	VMOVDQU (DX), Y0
+	VPORQ Y0, Y5, Y5
+	VPERMB.Z Z0, Z27, K5, Z1 // id << 8
+	VPLZCNTQ Z1, Z2
+	VPSRLQ $3, Z2, Z2        // 3 to 6 by bytes, 8 for id 0
+	VPERMQ Z26, Z2, Z2
+	IDSTORE
+	DECQ AX
+	JNZ group
+	RET
+
+TEXT cborIDs<>(SB), NOSPLIT|NOFRAME, $0-0
+group:
+	VMOVDQU (DX), Y0
+	VPCMPUD $1, Y24, Y0, K1  // id < 24
+	VPMOVZXDQ Y0, Z2
+	VPERMB.Z Z0, Z27, K5, Z1 // the bytes of id, the highest first
+	VPLZCNTQ Z2, Z2
+	VPSRLQ $3, Z2, Z2
+	VPERMQ Z26, Z2, Z2
+	VMOVDQA64 Z25, K1, Z2
+	IDSTORE
+	DECQ AX
+	JNZ group
+	RET
+
+// func encodeIDs(dst *byte, ids *uint32, groups int, cbor bool, t *idTable) (length int, big bool)
+TEXT ·encodeIDs(SB), NOSPLIT, $0-49
+	MOVQ t+32(FP), R9
+	IDSETUP
+	MOVQ groups+16(FP), AX
+	MOVQ dst+0(FP), CX
+	MOVQ ids+8(FP), DX
+	CMPB cbor+24(FP), $0
+	JNE cbor
+	CALL pickleIDs<>(SB)
+	JMP done
+
+cbor:
+	CALL cborIDs<>(SB)
+
+done:
+	SUBQ dst+0(FP), CX
+	MOVQ CX, length+40(FP)
+	IDBIG(AX)
+	SETNE big+48(FP)
+	VZEROUPPER
+	RET
+
 // XXH3-128 (xxhash.h) of a chain of messages, each of which has the hash of
 // the one before near its start. That hash does not go through memory: the
 // first four words of a message are put together in AX, BX, CX and R11, so
@@ -84,8 +171,8 @@ loop: \
 
 // MERGE takes in two accumulators.
 #define MERGE(i) \
-	MOVQ i(SP), DX \
-	MOVQ i+8(SP), R14 \
+	MOVQ acc-128+i(SP), DX \
+	MOVQ acc-120+i(SP), R14 \
 	MOVQ DX, AX \
 	MOVQ R14, BX \
 	FOLD(i+11, i+19, R13) \
@@ -93,22 +180,67 @@ loop: \
 	MOVQ BX, R14 \
 	FOLD(i+117, i+125, R12)
 
-// func xxh3Chain(digests, msgs *byte, room, n int, lens *int, fixed int, cbor bool, parent *[16]byte, t *xxh3Table)
-TEXT ·xxh3Chain(SB), NOSPLIT, $64-72
+// func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64, trailing int, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)
+//
+// A message of the ring has its length in the eight bytes before it. Each is
+// encoded three rounds before it is hashed.
+TEXT ·xxh3Chain(SB), NOSPLIT, $128-105
+	MOVQ idt+88(FP), R9
+	IDSETUP
+	MOVQ ring+8(FP), AX
+	MOVQ AX, write-8(SP)
+	MOVQ AX, read-16(SP)
+	MOVQ room+16(FP), BX
+	LEAQ (AX)(BX*4), BX
+	MOVQ BX, end-24(SP)
+	MOVQ n+40(FP), BX
+	MOVQ BX, left-32(SP)
+	MOVQ ids+24(FP), DX
+	MOVQ DX, next-40(SP)
+	MOVQ $-3, R11
+	MOVQ R11, round-48(SP)
 	MOVQ digests+0(FP), DI
-	MOVQ msgs+8(FP), SI
-	MOVQ t+64(FP), R8
-	MOVQ parent+56(FP), AX
+	MOVQ t+96(FP), R8
+	MOVQ parent+80(FP), AX
 	MOVQ 0(AX), R12
 	MOVQ 8(AX), R13
 	VPBROADCASTQ PRIME32(R8), Z31
 
-message:
-	MOVQ lens+32(FP), R10
-	MOVQ (R10), R9
-	ADDQ $8, R10
-	MOVQ R10, lens+32(FP)
-	ADDQ fixed+40(FP), R9
+round:
+	SUBQ $1, left-32(SP)
+	JLT encoded
+	MOVQ groups+32(FP), AX
+	MOVQ write-8(SP), SI
+	MOVQ next-40(SP), DX
+	MOVQ prefix+56(FP), CX
+	ADDQ SI, CX
+	CMPB cbor+48(FP), $0
+	JNE cborids
+	CALL pickleIDs<>(SB)
+	JMP trailer
+
+cborids:
+	CALL cborIDs<>(SB)
+
+trailer:
+	MOVQ DX, next-40(SP)
+	MOVQ trailer+64(FP), AX
+	MOVQ AX, (CX)
+	SUBQ SI, CX
+	ADDQ trailing+72(FP), CX
+	MOVQ CX, (SI)
+	ADDQ room+16(FP), SI
+	CMPQ SI, end-24(SP)
+	CMOVQEQ ring+8(FP), SI
+	MOVQ SI, write-8(SP)
+
+encoded:
+	ADDQ $1, round-48(SP)
+	JLE round
+
+	MOVQ read-16(SP), SI
+	MOVQ (SI), R9
+	ADDQ $8, SI
 
 	// The first four words: what every message begins with, the hash before,
 	// the first bytes after it.
@@ -126,8 +258,10 @@ message:
 	MOVQ R13, DX
 	SHLQ $40, DX
 	ORQ DX, CX
-	MOVQ 29(SI), R11
-	SHLQ $40, R11
+	MOVBLZX 31(SI), R11
+	SHLQ $56, R11
+	MOVQ $0x0028940000000000, DX // MEMOIZE, MARK
+	ORQ DX, R11
 	SHRQ $24, R13
 	ORQ R13, R11
 	JMP words
@@ -193,9 +327,15 @@ digest:
 	MOVQ R12, (DI)
 	MOVQ R13, 8(DI)
 	ADDQ $16, DI
-	ADDQ room+16(FP), SI
-	DECQ n+24(FP)
-	JNZ message
+	MOVQ read-16(SP), AX
+	ADDQ room+16(FP), AX
+	CMPQ AX, end-24(SP)
+	CMOVQEQ ring+8(FP), AX
+	MOVQ AX, read-16(SP)
+	DECQ n+40(FP)
+	JNZ round
+	IDBIG(AX)
+	SETNE big+104(FP)
 	VZEROUPPER
 	RET
 
@@ -245,12 +385,12 @@ long:
 	LEAQ 8(R8), DX
 	STRIPES(first)
 	VMOVDQU64 (SI), Z2
-	VMOVQ AX, X5
-	VPINSRQ $1, BX, X5, X5
-	VMOVQ CX, X6
-	VPINSRQ $1, R11, X6, X6
-	VINSERTI128 $1, X6, Y5, Y5
-	VINSERTI64X4 $0, Y5, Z2, Z2
+	VMOVQ AX, X6
+	VPINSRQ $1, BX, X6, X6
+	VMOVQ CX, X7
+	VPINSRQ $1, R11, X7, X7
+	VINSERTI128 $1, X7, Y6, Y6
+	VINSERTI64X4 $0, Y6, Z2, Z2
 	STRIPE((R8))
 	CMPQ R10, $16
 	JLT last
@@ -275,7 +415,7 @@ last:
 	VMOVDQU64 -64(SI)(R9*1), Z2
 	STRIPE(121(R8))
 	SWAP
-	VMOVDQU64 Z0, 0(SP)
+	VMOVDQU64 Z0, acc-128(SP)
 	MOVQ R9, R12
 	IMULQ PRIME2(R8), R12
 	NOTQ R12
