@@ -170,7 +170,7 @@ func (x *Index) bury(pos uint32, touched, left uint64) {
 		i := bits.TrailingZeros64(b)
 		h := x.table.hash(keys[i])
 		hashes[i] = h
-		touch |= d.segmentOf(h)[home(h)][0] // all at once, see storing.run
+		touch |= d.segmentOf(h)[home(h)].slots[0] // all at once, see storing.run
 	}
 	x.touched = touch
 	for b := dead; b != 0; b &= b - 1 {

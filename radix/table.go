@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"encoding/binary"
 	"math/bits"
 	"sync/atomic"
 )
@@ -8,19 +9,23 @@ import (
 // The table finds the line of eight keys in which a key lies. It is an
 // extendible hash table: a directory of segments, each of which splits alone.
 //
-// A segment is 512 buckets of half a cache line: 7 slots of 32 bits and a count
-// of the entries that overflowed from the bucket to later ones. A slot is a tag of
-// 8 bits of the key's hash and the number of a line; 0 is an empty slot, for no
-// key lies in line 0. A tag that fits is settled by the keys of the line. Two
-// keys of one line may have equal slots; either stands for both.
+// A segment is 256 buckets of a cache line: 12 slots of 32 bits and a count of the
+// entries that overflowed from the bucket to later ones. A slot is a tag of 8 bits
+// of the key's hash and the number of a line; 0 is an empty slot, for no key lies
+// in line 0. A tag that fits is settled by the keys of the line. Two keys of one
+// line may have equal slots; either stands for both.
+//
+// Beside each slot the writer keeps the bits of the hash that the next splits go
+// by, so that a split needs the keys only of entries that are not in their own
+// bucket, and of all once in six.
 //
 // Readers load words of a bucket atomically. A segment that was split is never
 // written again, so that a reader in it finds all that was there when it began.
 
 const (
-	bucketBits  = 9
+	bucketBits  = 8
 	buckets     = 1 << bucketBits
-	bucketSlots = 7
+	bucketSlots = 12
 	tagBits     = 8
 	lineBits    = 32 - tagBits
 	lineMask    = 1<<lineBits - 1
@@ -29,7 +34,20 @@ const (
 	mixer       = 0x9e3779b97f4a7c15
 )
 
-type bucket [4]uint64 // the low half of word 0 is the overflow count
+type bucket struct {
+	slots    [bucketSlots / 2]uint64
+	ways     [bucketSlots]uint8 // the writer's
+	overflow atomic.Uint32
+}
+
+// A way is what the writer knows of an entry without its key: that there is one,
+// wayBits of its hash from bit base of its segment on, and whether another bucket
+// is its own. It is a byte, so that eight are looked at at a time.
+const (
+	wayBits = 6
+	taken   = 1 << 7
+	away    = 1
+)
 
 type segment [buckets]bucket
 
@@ -37,7 +55,25 @@ type segment [buckets]bucket
 type meta struct {
 	live  int  // entries
 	depth uint // bits of the directory that lead here
+	base  uint // the first bit that ways hold
 }
+
+func newMeta(depth uint) *meta {
+	const early = 5 // keys are read while the table is small, then every sixth time
+	m := &meta{depth: depth}
+	if depth >= early {
+		m.base = early + (depth-early)/wayBits*wayBits
+	}
+	return m
+}
+
+// way returns the way of a hash.
+func (m *meta) way(h uint64) uint8 {
+	return uint8(h>>(64-wayBits-m.base)&(1<<wayBits-1)<<1) | taken
+}
+
+// side returns which half an entry goes to when its segment splits.
+func (m *meta) side(way uint8) uint64 { return uint64(way) >> (wayBits - (m.depth - m.base)) & 1 }
 
 type directory struct {
 	shift    uint // 64 - depth
@@ -66,13 +102,13 @@ func (t *table) init(seed uint64, keys int) {
 	t.segments = 1 << depth
 	for i := range d.segments {
 		d.segments[i].Store(new(segment))
-		t.metas[i] = &meta{depth: depth}
+		t.metas[i] = newMeta(depth)
 	}
 	t.dir.Store(d)
 }
 
 // hash spreads a key: the directory takes the highest bits, a bucket bits 32 to
-// 40. The tag is the key's own lowest byte, so that keys can be told apart
+// 39. The tag is the key's own lowest byte, so that keys can be told apart
 // without hashing them when a segment splits; keys are hashes already.
 func (t *table) hash(key uint64) uint64 {
 	hi, lo := bits.Mul64(key^t.seed, mixer)
@@ -85,105 +121,104 @@ func slotOf(h uint64, line uint32) uint32 { return uint32(h)<<lineBits | line }
 // segmentOf returns the segment of a hash. A shift of 64 gives 0.
 func (d *directory) segmentOf(h uint64) *segment { return d.segments[h>>d.shift].Load() }
 
-// slot returns slot i (1..7) of a bucket.
-func (b *bucket) slot(i int) uint32 { return uint32(b[i>>1] >> (i & 1 * 32)) }
+func (b *bucket) slot(i int) uint32 { return uint32(b.slots[i>>1] >> (i & 1 * 32)) }
 
-func (b *bucket) overflow() uint32 { return uint32(b[0]) }
-
-// set changes slot i, or with i = 0 the overflow count. Only the writer calls it.
-func (b *bucket) set(i int, v uint32) {
+// set changes a slot. Only the writer calls it.
+func (b *bucket) set(i int, v uint32, way uint8) {
 	shift := i & 1 * 32
-	w := b[i>>1]&^(0xffffffff<<shift) | uint64(v)<<shift
-	atomic.StoreUint64(&b[i>>1], w)
+	b.ways[i] = way
+	atomic.StoreUint64(&b.slots[i>>1], b.slots[i>>1]&^(0xffffffff<<shift)|uint64(v)<<shift)
 }
 
 const (
-	lanes    = 1<<32 | 1 // the lowest bit of both slots of a word
-	laneTags = (1<<tagBits - 1) * lanes
-	laneHigh = 1 << 31 * lanes
+	eachTag  = 0x0101010101010101
+	slotTags = (1<<tagBits - 1) << lineBits * (1<<32 | 1) // of the two slots of a word
 )
 
-// pattern puts a hash's tag where slots of a word have theirs.
-func pattern(h uint64) uint64 { return h & (1<<tagBits - 1) * lanes << lineBits }
+// pattern puts a hash's tag into eight bytes.
+func pattern(h uint64) uint64 { return h & (1<<tagBits - 1) * eachTag }
 
-// match marks the slots of w with the tag of a pattern by their highest bits. An
-// empty slot has tag 0. No subtraction borrows from the other slot.
-func match(w, pattern uint64) uint64 {
-	return (laneHigh - (w^pattern)>>lineBits&laneTags) & laneHigh
+// equalBytes marks the bytes of v that are equal to those of pattern, exactly.
+func equalBytes(v, pattern uint64) uint64 {
+	const low = 0x7f * eachTag
+	v ^= pattern
+	return ^((v&low + low) | v | low)
 }
 
-// free returns an empty slot of a bucket, 0 if there is none.
-func (b *bucket) free() int {
-	for m := b.matches(0); m != 0; m &= m - 1 {
-		bit := bits.TrailingZeros64(m)
-		if i := (63-bit)&3*2 + bit>>5; b.slot(i) == 0 {
-			return i
-		}
-	}
-	return 0
-}
-
-// matches returns which slots of a bucket have a tag: bit 31 or 63, shifted down
-// by the number of the word.
+// matches returns which slots of a bucket have a tag, each as a bit that found
+// takes: the tags of words 0 to 3 are looked at in eight bytes, then those of 4 and 5.
 func (b *bucket) matches(pat uint64) uint64 {
-	return match(b[0], pat)&(1<<63) | match(b[1], pat)>>1 | match(b[2], pat)>>2 | match(b[3], pat)>>3
+	s := &b.slots
+	first := s[0]&slotTags | s[1]&slotTags>>8 | s[2]&slotTags>>16 | s[3]&slotTags>>24
+	second := s[4]&slotTags | s[5]&slotTags>>8
+	return equalBytes(first, pat) | equalBytes(second, pat)&0x8080000080800000>>1
 }
 
-// lineAt returns the line of a slot that matches gave as a bit.
-func (b *bucket) lineAt(bit int) uint32 {
-	return uint32(b[(63-bit)&3]>>(bit&32)) & lineMask
+// found returns the slot that matches gave as a bit.
+func found(bit int) int {
+	word := 3 - bit>>3&3 + (bit&1^1)*4
+	return 2*word + bit>>5
+}
+
+// free returns an empty slot of a bucket, -1 if there is none.
+func (b *bucket) free() int {
+	if m := ^binary.LittleEndian.Uint64(b.ways[:]) & (taken * eachTag); m != 0 {
+		return bits.TrailingZeros64(m) / 8
+	}
+	if m := ^binary.LittleEndian.Uint32(b.ways[8:]) & (taken * eachTag & 0xffffffff); m != 0 {
+		return 8 + bits.TrailingZeros32(m)/8
+	}
+	return -1
 }
 
 // insert enters a key's line into a segment that has room. slot is one of the
-// home bucket that was empty a short while ago, or 0.
-func (s *segment) insert(h uint64, line uint32, slot int) {
+// home bucket that was empty a short while ago, or -1.
+func (s *segment) insert(h uint64, line uint32, way uint8, slot int) {
 	v := slotOf(h, line)
-	if b := &s[home(h)]; slot != 0 && b.slot(slot) == 0 {
-		b.set(slot, v)
+	if b := &s[home(h)]; slot >= 0 && b.slot(slot) == 0 {
+		b.set(slot, v, way)
 		return
 	}
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		b := &s[at]
-		if i := b.free(); i != 0 {
-			b.set(i, v)
+		if i := b.free(); i >= 0 {
+			b.set(i, v, way)
 			return
 		}
-		b.set(0, b.overflow()+1)
+		b.overflow.Store(b.overflow.Load() + 1)
+		way |= away
 	}
 }
 
-// holding returns the slot of a bucket that is v, 0 if none is.
-func (b *bucket) holding(v uint32) int {
-	for i := range b {
-		w := b[i]
-		if uint32(w>>32) == v {
-			return 2*i + 1
-		}
-		if uint32(w) == v && i > 0 {
-			return 2 * i
+// holding returns the slot of a bucket that is v with a way, -1 if none is.
+func (b *bucket) holding(v uint32, way uint8) int {
+	for m := b.matches(pattern(uint64(v >> lineBits))); m != 0; m &= m - 1 {
+		if i := found(bits.TrailingZeros64(m)); b.slot(i) == v && b.ways[i] == way {
+			return i
 		}
 	}
-	return 0
+	return -1
 }
 
 // remove takes a key's line out.
-func (s *segment) remove(h uint64, line uint32) bool {
+func (s *segment) remove(h uint64, line uint32, way uint8) bool {
 	v := slotOf(h, line)
 	start := home(h)
 	at := start
 	for range buckets {
 		b := &s[at]
-		if i := b.holding(v); i != 0 {
-			b.set(i, 0)
+		if i := b.holding(v, way); i >= 0 {
+			b.set(i, 0, 0)
 			for p := start; p != at; p = (p + 1) & (buckets - 1) {
-				s[p].set(0, s[p].overflow()-1)
+				s[p].overflow.Store(s[p].overflow.Load() - 1)
 			}
 			return true
 		}
-		if b.overflow() == 0 {
+		if b.overflow.Load() == 0 {
 			return false
 		}
 		at = (at + 1) & (buckets - 1)
+		way |= away
 	}
 	return false
 }
@@ -202,15 +237,15 @@ func (x *Index) enter(h uint64, line uint32, slot int) bool {
 		return false
 	}
 	m.live++
-	d.segmentOf(h).insert(h, line, slot)
+	d.segmentOf(h).insert(h, line, m.way(h), slot)
 	return true
 }
 
 // leave takes a key's line out of the table.
 func (x *Index) leave(h uint64, line uint32) {
 	d := x.table.dir.Load()
-	if d.segmentOf(h).remove(h, line) {
-		x.table.metas[h>>d.shift].live--
+	if m := x.table.metas[h>>d.shift]; d.segmentOf(h).remove(h, line, m.way(h)) {
+		m.live--
 	}
 }
 
@@ -223,44 +258,12 @@ func (x *Index) split(s *segment, m *meta, h uint64) bool {
 	if m.depth == 64-d.shift {
 		d = x.table.double()
 	}
-	to := halves{depth: m.depth, prefix: h >> (63 - m.depth) >> 1}
+	to := halves{from: m, prefix: h >> (63 - m.depth) >> 1}
 	for i := range to.half {
-		to.half[i], to.metas[i] = x.table.newSegment(), &meta{depth: m.depth + 1}
+		to.half[i], to.metas[i] = x.table.newSegment(), newMeta(m.depth+1)
 	}
-	// The lines' keys are needed, which lie anywhere: ask for those of a few
-	// buckets at once, so that the cache misses overlap.
-	const stretch = 8
-	var slots [stretch * bucketSlots]uint32
-	for i := 0; i < buckets; i += stretch {
-		n := 0
-		for j := range stretch {
-			b := &s[i+j]
-			for k, w := range b {
-				if v := uint32(w); v != 0 && k > 0 {
-					slots[n] = v
-					n++
-				}
-				if v := uint32(w >> 32); v != 0 {
-					slots[n] = v
-					n++
-				}
-			}
-		}
-		var touch uint64
-		for _, v := range slots[:n] {
-			touch |= x.arena.line(v & lineMask)[0]
-		}
-		x.touched = touch
-		for _, v := range slots[:n] {
-			x.move(&to, v)
-		}
-	}
-	for _, e := range to.several {
-		hashes := x.slotHashes(&to.keys, e.slot, to.depth, to.prefix)
-		for _, kh := range hashes[:min(e.count, len(hashes))] {
-			to.insert(kh, e.slot&lineMask)
-		}
-	}
+	strays := to.distribute(s)
+	x.enterStrays(&to, strays)
 	span := uint64(1) << (64 - d.shift - m.depth) // directory entries that lead to s
 	for i := range span {
 		at := to.prefix*span + i
@@ -318,13 +321,48 @@ func (t *table) double() *directory {
 
 // halves are the segments that a split makes.
 type halves struct {
-	half    [2]*segment // not yet known to any reader
-	metas   [2]*meta
-	filled  [2][buckets]uint8 // slots used, which are the first ones
-	depth   uint
-	prefix  uint64 // the bits that lead to the segment that is split
-	several []sharedSlot
-	keys    lineHashes
+	from   *meta
+	half   [2]*segment // not yet known to any reader
+	metas  [2]*meta
+	prefix uint64 // the bits that lead to the segment that is split
+}
+
+// distribute copies the entries that are in their own buckets, and returns the
+// slots of those that need their keys.
+func (to *halves) distribute(s *segment) (strays []uint32) {
+	if to.metas[0].base != to.from.base { // ways are used up
+		strays = make([]uint32, 0, to.from.live)
+		for i := range s {
+			for j := range bucketSlots {
+				if v := s[i].slot(j); v != 0 {
+					strays = append(strays, v)
+				}
+			}
+		}
+		return strays
+	}
+	strays = make([]uint32, 0, 512)
+	for i := range s {
+		b := &s[i]
+		var n [2]int
+		for j, w := range b.ways {
+			v := b.slot(j)
+			switch {
+			case v == 0:
+			case w&away != 0:
+				strays = append(strays, v)
+			default:
+				side := to.from.side(w)
+				half, k := &to.half[side][i], n[side]
+				half.slots[k>>1] |= uint64(v) << (k & 1 * 32)
+				half.ways[k] = w
+				n[side] = k + 1
+			}
+		}
+		to.metas[0].live += n[0]
+		to.metas[1].live += n[1]
+	}
+	return strays
 }
 
 // sharedSlot is a slot value that can stand for several keys of its line. These
@@ -335,49 +373,85 @@ type sharedSlot struct {
 	count int
 }
 
-func (to *halves) insert(h uint64, line uint32) {
-	side := h >> (63 - to.depth) & 1
-	to.metas[side].live++
-	for at := home(h); ; at = (at + 1) & (buckets - 1) {
-		b := &to.half[side][at]
-		if n := &to.filled[side][at]; *n < bucketSlots {
-			*n++
-			b[*n>>1] |= uint64(slotOf(h, line)) << (*n & 1 * 32)
-			return
+// enterStrays enters them by the hashes of their keys, which lie anywhere: ask for
+// those of some at once, so that the cache misses overlap.
+func (x *Index) enterStrays(to *halves, strays []uint32) {
+	var shared []sharedSlot
+	var keys lineHashes
+	for len(strays) > 0 {
+		some := strays[:min(64, len(strays))]
+		strays = strays[len(some):]
+		var touch uint64
+		for _, v := range some {
+			touch |= x.arena.line(v & lineMask)[0]
 		}
-		b[0]++ // the overflow count
+		x.touched = touch
+	next:
+		for _, v := range some {
+			hashes := x.slotHashes(&keys, v, to)
+			if len(hashes) == 1 {
+				to.insert(hashes[0], v&lineMask)
+				continue
+			}
+			for i := range shared {
+				if shared[i].slot == v {
+					shared[i].count++
+					continue next
+				}
+			}
+			shared = append(shared, sharedSlot{v, 1})
+		}
+	}
+	for _, e := range shared {
+		line := e.slot & lineMask
+		hashes := x.slotHashes(&keys, e.slot, to)
+		for i, h := range hashes {
+			if e.count > 0 && !to.has(h, line, hashes[:i]) {
+				to.insert(h, line)
+				e.count--
+			}
+		}
 	}
 }
 
-// move enters what an entry stands for.
-func (x *Index) move(to *halves, v uint32) {
-	switch hashes := x.slotHashes(&to.keys, v, to.depth, to.prefix); len(hashes) {
-	case 0:
-	case 1:
-		to.insert(hashes[0], v&lineMask)
-	default:
-		for i := range to.several {
-			if to.several[i].slot == v {
-				to.several[i].count++
-				return
-			}
+// has tells whether a key's entry was in its own bucket, so that distribute
+// copied it. Keys before it in the line may have equal entries there.
+func (to *halves) has(h uint64, line uint32, before []uint64) bool {
+	side := h >> (63 - to.from.depth) & 1
+	w, n := to.metas[side].way(h), 0
+	b := &to.half[side][home(h)]
+	for i := range b.ways {
+		if b.slot(i) == slotOf(h, line) && b.ways[i] == w {
+			n++
 		}
-		to.several = append(to.several, sharedSlot{v, 1})
 	}
+	for _, k := range before {
+		if home(k) == home(h) && k>>(63-to.from.depth)&1 == side && to.metas[side].way(k) == w {
+			n--
+		}
+	}
+	return n > 0
+}
+
+func (to *halves) insert(h uint64, line uint32) {
+	side := h >> (63 - to.from.depth) & 1
+	m := to.metas[side]
+	m.live++
+	to.half[side].insert(h, line, m.way(h), -1)
 }
 
 type lineHashes [lineKeys]uint64
 
 // slotHashes returns the hashes of the keys that a slot can stand for in the
-// segment of a prefix, in the order of their positions.
-func (x *Index) slotHashes(buf *lineHashes, v uint32, depth uint, prefix uint64) []uint64 {
+// segment that is split, in the order of their positions.
+func (x *Index) slotHashes(buf *lineHashes, v uint32, to *halves) []uint64 {
 	line, n := v&lineMask, 0
 	tag, weak := uint8(v>>lineBits), uint8(x.table.weak)
 	for _, key := range x.arena.line(line) {
 		if uint8(key)&weak != tag || key == 0 {
 			continue
 		}
-		if h := x.table.hash(key); h>>(63-depth)>>1 == prefix {
+		if h := x.table.hash(key); h>>(63-to.from.depth)>>1 == to.prefix {
 			buf[n] = h
 			n++
 		}

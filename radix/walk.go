@@ -96,11 +96,11 @@ func (x *Index) probeOnce(key, h uint64) uint32 {
 	pat := pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		var b bucket // words are read one by one: a slot is true by itself
-		for i := range b {
-			b[i] = atomic.LoadUint64(&s[at][i])
+		for i := range b.slots {
+			b.slots[i] = atomic.LoadUint64(&s[at].slots[i])
 		}
 		for m := b.matches(pat); m != 0; m &= m - 1 {
-			line := b.lineAt(bits.TrailingZeros64(m))
+			line := b.slot(found(bits.TrailingZeros64(m))) & lineMask
 			if line == 0 {
 				continue
 			}
@@ -115,7 +115,7 @@ func (x *Index) probeOnce(key, h uint64) uint32 {
 				}
 			}
 		}
-		if b.overflow() == 0 {
+		if s[at].overflow.Load() == 0 {
 			return 0
 		}
 	}

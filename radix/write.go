@@ -73,24 +73,24 @@ func (x *Index) find(key uint64) uint32 {
 }
 
 // findHash returns the position of a key with hash h; else 0 and a slot of its
-// bucket that is empty, if one is.
+// bucket that is empty, -1 if none is.
 func (x *Index) findHash(key, h uint64) (pos uint32, slot int) {
 	s := x.table.dir.Load().segmentOf(h)
 	pat := pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		b := &s[at]
 		for m := b.matches(pat); m != 0; m &= m - 1 {
-			line := b.lineAt(bits.TrailingZeros64(m))
+			line := b.slot(found(bits.TrailingZeros64(m))) & lineMask
 			if line == 0 {
 				continue
 			}
 			for j, have := range x.arena.line(line) {
 				if have == key {
-					return line*lineKeys + uint32(j), 0
+					return line*lineKeys + uint32(j), -1
 				}
 			}
 		}
-		if b.overflow() == 0 {
+		if b.overflow.Load() == 0 {
 			return 0, s[home(h)].free()
 		}
 	}
@@ -178,7 +178,7 @@ func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
 			break
 		}
 		b.hashes[i] = h
-		touch |= d.segmentOf(h)[home(h)][0]
+		touch |= d.segmentOf(h)[home(h)].slots[0]
 		n++
 	}
 	x.touched = touch // keeps the loads
