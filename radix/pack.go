@@ -89,7 +89,7 @@ func (x *Index) movePage(pos uint32, held uint64) bool {
 	x.give(base, from, to)
 	for at := first; at < p.cur; at++ {
 		key := x.key(at)
-		if !x.enter(x.table.hash(key), at/lineKeys, -1) {
+		if !x.enter(x.table.hash(key), at/lineKeys) {
 			x.lost++ // cannot be found there, so it must not be held there
 			x.take(base, at)
 			continue

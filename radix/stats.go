@@ -76,7 +76,7 @@ func (x *Index) Stats() Stats {
 // bytes is the memory taken for blocks.
 func (x *Index) bytes() int {
 	return x.arena.count*int(unsafe.Sizeof(slab{})) +
-		x.table.segments*int(unsafe.Sizeof(segment{})) + len(x.table.metas)*16 +
+		x.table.segments*int(unsafe.Sizeof(segment{})) + len(x.table.dir.Load().parts)*int(unsafe.Sizeof(part{})) +
 		x.recs.chunkCount()*recordChunk*8 +
 		len(x.copies.slots)*int(unsafe.Sizeof(copySlot{})) +
 		cap(x.retired.queue)*int(unsafe.Sizeof(retiree{}))

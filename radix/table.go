@@ -30,6 +30,7 @@ const (
 	lineBits    = 32 - tagBits
 	lineMask    = 1<<lineBits - 1
 	splitAt     = buckets * bucketSlots * 4 / 5
+	splitNow    = 1 << 30
 	maxDepth    = 20
 	mixer       = 0x9e3779b97f4a7c15
 )
@@ -53,7 +54,7 @@ type segment [buckets]bucket
 
 // meta is what the writer knows of a segment.
 type meta struct {
-	live  int  // entries
+	live  int  // entries; splitNow once it was split
 	depth uint // bits of the directory that lead here
 	base  uint // the first bit that ways hold
 }
@@ -76,13 +77,17 @@ func (m *meta) way(h uint64) uint8 {
 func (m *meta) side(way uint8) uint64 { return uint64(way) >> (wayBits - (m.depth - m.base)) & 1 }
 
 type directory struct {
-	shift    uint // 64 - depth
-	segments []atomic.Pointer[segment]
+	shift uint // 64 - depth
+	parts []part
+}
+
+type part struct {
+	segment atomic.Pointer[segment]
+	meta    *meta // the writer's
 }
 
 type table struct {
 	dir      atomic.Pointer[directory]
-	metas    []*meta // by directory entry
 	old      []oldSegment
 	segments int    // made and not dropped
 	safe     uint64 // epoch before which nobody reads
@@ -97,12 +102,11 @@ func (t *table) init(seed uint64, keys int) {
 	for depth < maxDepth && keys>>depth > splitAt {
 		depth++
 	}
-	d := &directory{shift: 64 - depth, segments: make([]atomic.Pointer[segment], 1<<depth)}
-	t.metas = make([]*meta, 1<<depth)
+	d := &directory{shift: 64 - depth, parts: make([]part, 1<<depth)}
 	t.segments = 1 << depth
-	for i := range d.segments {
-		d.segments[i].Store(new(segment))
-		t.metas[i] = newMeta(depth)
+	for i := range d.parts {
+		d.parts[i].segment.Store(new(segment))
+		d.parts[i].meta = newMeta(depth)
 	}
 	t.dir.Store(d)
 }
@@ -119,7 +123,12 @@ func home(h uint64) uint64                { return h >> 32 & (buckets - 1) }
 func slotOf(h uint64, line uint32) uint32 { return uint32(h)<<lineBits | line }
 
 // segmentOf returns the segment of a hash. A shift of 64 gives 0.
-func (d *directory) segmentOf(h uint64) *segment { return d.segments[h>>d.shift].Load() }
+func (t *table) part(h uint64) *part {
+	d := t.dir.Load()
+	return &d.parts[h>>d.shift]
+}
+
+func (d *directory) segmentOf(h uint64) *segment { return d.parts[h>>d.shift].segment.Load() }
 
 func (b *bucket) slot(i int) uint32 { return uint32(b.slots[i>>1] >> (i & 1 * 32)) }
 
@@ -171,14 +180,9 @@ func (b *bucket) free() int {
 	return -1
 }
 
-// insert enters a key's line into a segment that has room. slot is one of the
-// home bucket that was empty a short while ago, or -1.
-func (s *segment) insert(h uint64, line uint32, way uint8, slot int) {
+// insert enters a key's line into a segment that has room.
+func (s *segment) insert(h uint64, line uint32, way uint8) {
 	v := slotOf(h, line)
-	if b := &s[home(h)]; slot >= 0 && b.slot(slot) == 0 {
-		b.set(slot, v, way)
-		return
-	}
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		b := &s[at]
 		if i := b.free(); i >= 0 {
@@ -225,27 +229,34 @@ func (s *segment) remove(h uint64, line uint32, way uint8) bool {
 
 // enter puts a key's line into the table, splitting its segment as needed. It
 // fails when that cannot be split any further and is full.
-func (x *Index) enter(h uint64, line uint32, slot int) bool {
-	t := &x.table
-	d := t.dir.Load()
-	m := t.metas[h>>d.shift]
-	for m.live >= splitAt && x.split(d.segmentOf(h), m, h) {
-		d = t.dir.Load()
-		m = t.metas[h>>d.shift]
+func (x *Index) enter(h uint64, line uint32) bool {
+	p := x.table.part(h)
+	for p.meta.live >= splitAt && x.split(p.segment.Load(), p.meta, h) {
+		p = x.table.part(h)
 	}
-	if m.live >= buckets*bucketSlots {
+	if p.meta.live >= buckets*bucketSlots {
 		return false
 	}
+	p.meta.live++
+	p.segment.Load().insert(h, line, p.meta.way(h))
+	return true
+}
+
+// enterAt is enter for a key that lookUp did not find, whose bucket it knows.
+func (x *Index) enterAt(b *batch, i int, line uint32) bool {
+	h, m, slot := b.hashes[i], b.metas[i], int(b.slots[i])
+	if slot < 0 || m.live >= splitAt || b.homes[i].slot(slot) != 0 {
+		return x.enter(h, line)
+	}
 	m.live++
-	d.segmentOf(h).insert(h, line, m.way(h), slot)
+	b.homes[i].set(slot, slotOf(h, line), m.way(h))
 	return true
 }
 
 // leave takes a key's line out of the table.
 func (x *Index) leave(h uint64, line uint32) {
-	d := x.table.dir.Load()
-	if m := x.table.metas[h>>d.shift]; d.segmentOf(h).remove(h, line, m.way(h)) {
-		m.live--
+	if p := x.table.part(h); p.segment.Load().remove(h, line, p.meta.way(h)) {
+		p.meta.live--
 	}
 }
 
@@ -266,10 +277,11 @@ func (x *Index) split(s *segment, m *meta, h uint64) bool {
 	x.enterStrays(&to, strays)
 	span := uint64(1) << (64 - d.shift - m.depth) // directory entries that lead to s
 	for i := range span {
-		at := to.prefix*span + i
-		x.table.metas[at] = to.metas[i/(span/2)]
-		d.segments[at].Store(to.half[i/(span/2)])
+		p := &d.parts[to.prefix*span+i]
+		p.meta = to.metas[i/(span/2)]
+		p.segment.Store(to.half[i/(span/2)])
 	}
+	m.live = splitNow
 	x.table.old = append(x.table.old, oldSegment{s, x.epochs.now.Load()})
 	return true
 }
@@ -305,16 +317,11 @@ func (t *table) settle(oldest uint64) {
 // double makes the directory twice as long.
 func (t *table) double() *directory {
 	d := t.dir.Load()
-	n := len(d.segments)
-	longer := &directory{shift: d.shift - 1, segments: make([]atomic.Pointer[segment], 2*n)}
-	metas := make([]*meta, 2*n)
-	for i := range d.segments {
-		for j := 2 * i; j < 2*i+2; j++ {
-			longer.segments[j].Store(d.segments[i].Load())
-			metas[j] = t.metas[i]
-		}
+	longer := &directory{shift: d.shift - 1, parts: make([]part, 2*len(d.parts))}
+	for i := range longer.parts {
+		longer.parts[i].segment.Store(d.parts[i/2].segment.Load())
+		longer.parts[i].meta = d.parts[i/2].meta
 	}
-	t.metas = metas
 	t.dir.Store(longer)
 	return longer
 }
@@ -437,7 +444,7 @@ func (to *halves) insert(h uint64, line uint32) {
 	side := h >> (63 - to.from.depth) & 1
 	m := to.metas[side]
 	m.live++
-	to.half[side].insert(h, line, m.way(h), -1)
+	to.half[side].insert(h, line, m.way(h))
 }
 
 type lineHashes [lineKeys]uint64

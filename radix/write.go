@@ -68,14 +68,12 @@ func (x *Index) key(pos uint32) uint64 { return x.arena.slab(pos).keys[pos%slabK
 
 // find returns the position of a key, 0 if it has none. Only writers call it.
 func (x *Index) find(key uint64) uint32 {
-	pos, _ := x.findHash(key, x.table.hash(key))
-	return pos
+	h := x.table.hash(key)
+	return x.findIn(x.table.dir.Load().segmentOf(h), key, h)
 }
 
-// findHash returns the position of a key with hash h; else 0 and a slot of its
-// bucket that is empty, -1 if none is.
-func (x *Index) findHash(key, h uint64) (pos uint32, slot int) {
-	s := x.table.dir.Load().segmentOf(h)
+// findIn is find for a key of a segment with hash h.
+func (x *Index) findIn(s *segment, key, h uint64) uint32 {
 	pat := pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		b := &s[at]
@@ -86,12 +84,12 @@ func (x *Index) findHash(key, h uint64) (pos uint32, slot int) {
 			}
 			for j, have := range x.arena.line(line) {
 				if have == key {
-					return line*lineKeys + uint32(j), -1
+					return line*lineKeys + uint32(j)
 				}
 			}
 		}
 		if b.overflow.Load() == 0 {
-			return 0, s[home(h)].free()
+			return 0
 		}
 	}
 }
@@ -129,7 +127,7 @@ func (s *storing) flush() {
 
 func (s *storing) run(keys []uint64) {
 	x := s.x
-	var b batch
+	b := &x.batch
 	for len(keys) > 0 {
 		if n := s.along(keys); n > 0 {
 			keys = keys[n:]
@@ -137,7 +135,7 @@ func (s *storing) run(keys []uint64) {
 		}
 		// Look all of a batch up before acting on it: the probes do not depend
 		// on each other, so that their cache misses overlap.
-		n := x.lookUp(keys[:min(batchKeys, len(keys))], &b)
+		n := x.lookUp(keys, b)
 		for i := 0; i < n; {
 			if pos := b.found[i]; pos != 0 {
 				s.at(pos, 1)
@@ -148,7 +146,7 @@ func (s *storing) run(keys []uint64) {
 			for j < n && b.found[j] == 0 {
 				j++
 			}
-			s.place(keys[i:j], &b, i, len(keys)-j)
+			s.place(keys[i:j], b, i, len(keys)-j)
 			i = j
 		}
 		keys = keys[n:]
@@ -161,7 +159,9 @@ func (s *storing) run(keys []uint64) {
 type batch struct {
 	hashes [batchKeys]uint64
 	found  [batchKeys]uint32
-	slots  [batchKeys]int8 // where a key that was not found may be entered
+	homes  [batchKeys]*bucket
+	metas  [batchKeys]*meta
+	slots  [batchKeys]int8 // of homes, where a key that was not found may be entered; -1 = full
 }
 
 // lookUp finds the positions of keys. It stops before a key that occurs twice,
@@ -170,21 +170,26 @@ func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
 	d := x.table.dir.Load()
 	var seen [16]uint64
 	var touch uint64
-	for i, key := range keys {
+	for i, key := range keys[:min(len(keys), batchKeys)] {
 		h := x.table.hash(normal(key))
 		if w, bit := &seen[h>>54&15], uint64(1)<<(h>>48&63); *w&bit == 0 {
 			*w |= bit
 		} else if slices.Contains(b.hashes[:i], h) {
 			break
 		}
-		b.hashes[i] = h
-		touch |= d.segmentOf(h)[home(h)].slots[0]
+		p := &d.parts[h>>d.shift]
+		b.hashes[i], b.metas[i], b.homes[i] = h, p.meta, &p.segment.Load()[home(h)]
+		touch |= b.homes[i].slots[0]
 		n++
 	}
 	x.touched = touch // keeps the loads
 	for i, key := range keys[:n] {
-		pos, slot := x.findHash(normal(key), b.hashes[i])
-		b.found[i], b.slots[i] = pos, int8(slot)
+		h, home := b.hashes[i], b.homes[i]
+		b.found[i] = 0
+		if home.matches(pattern(h)) != 0 || home.overflow.Load() != 0 {
+			b.found[i] = x.findIn(d.segmentOf(h), normal(key), h)
+		}
+		b.slots[i] = int8(home.free())
 	}
 	return n
 }
@@ -267,7 +272,7 @@ func (s *storing) place(keys []uint64, b *batch, first, more int) {
 		}
 		from := 0
 		for i := range n {
-			if !s.x.enter(b.hashes[first+i], (pos+uint32(i))/lineKeys, int(b.slots[first+i])) {
+			if !s.x.enterAt(b, first+i, (pos+uint32(i))/lineKeys) {
 				atomic.StoreUint64(&line[i], 0)
 				s.x.lost++
 				if i > from {
@@ -375,7 +380,7 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 	}
 	x.upkeep(len(keys))
 	var (
-		b    batch
+		b    = &x.batch
 		page pageMask
 		last = o.removed
 	)
@@ -404,7 +409,7 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 			i++
 			continue
 		}
-		n := x.lookUp(keys[i:min(i+batchKeys, len(keys))], &b)
+		n := x.lookUp(keys[i:], b)
 		for j := 0; j < n; j++ {
 			pos := b.found[j]
 			if pos == 0 {
