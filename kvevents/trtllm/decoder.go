@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/kvatlas/kvatlas/internal/jsonevent"
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/kvevents"
 )
@@ -74,20 +75,7 @@ func NewDecoder(o Options) (*Decoder, error) {
 		return nil, err
 	}
 	o.Windows = slices.Clone(o.Windows)
-	return &Decoder{o: o, lim: limits(o.Limits), ranks: map[int32]*windows{}}, nil
-}
-
-// limits fills in the defaults that this package uses.
-func limits(l kvevents.Limits) kvevents.Limits {
-	for _, f := range []struct {
-		value *int
-		def   int
-	}{{&l.PayloadBytes, 64 << 20}, {&l.Events, 1 << 17}, {&l.Hashes, 1 << 21}, {&l.Tokens, 1 << 25}} {
-		if *f.value <= 0 {
-			*f.value = f.def
-		}
-	}
-	return l
+	return &Decoder{o: o, lim: jsonevent.Limits(o.Limits), ranks: map[int32]*windows{}}, nil
 }
 
 // Stats returns the counts since NewDecoder.
@@ -126,17 +114,17 @@ func (d *Decoder) Decode(event []byte, b *kvevents.Batch) (id uint64, err error)
 func (d *Decoder) decode(s *jsonscan.Scanner, b *kvevents.Batch) (id uint64, err error) {
 	b.Reset()
 	p := &d.event
-	p.reset()
-	if err := p.read(s, d.lim); err != nil {
+	p.reset(s)
+	if err := p.read(d.lim); err != nil {
 		return 0, asEventError(s, err)
 	}
 	if !p.hasID {
 		return 0, &EventError{s.Pos(), "no event_id"}
 	}
 	b.Rank, b.HasRank = p.rank, p.hasRank
-	b.UnknownFields = p.unknown
-	if p.fault != 0 {
-		b.Malformed = append(b.Malformed, kvevents.Malformed{Reason: p.fault, Kind: p.kind()})
+	b.UnknownFields = p.Unknown
+	if p.Fault != 0 {
+		b.Malformed = append(b.Malformed, kvevents.Malformed{Reason: p.Fault, Kind: p.kind()})
 		return p.id, nil
 	}
 	d.translate(p, b)

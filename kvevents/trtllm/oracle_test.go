@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kvatlas/kvatlas/internal/jsonevent"
 	"github.com/kvatlas/kvatlas/kvevents"
 )
 
@@ -104,7 +105,7 @@ func oracleHash(v any) uint64 {
 		n, _ := v.Int64()
 		return uint64(n)
 	case string:
-		return textHash(v)
+		return jsonevent.TextHash(v)
 	}
 	return 0
 }
