@@ -13,8 +13,8 @@ import (
 )
 
 // ErrMsgpack is returned for bytes that are no msgpack, that end inside a value or
-// go on after it, or that nest more deeply than JSON is read.
-var ErrMsgpack = errors.New("not msgpack of one value, or nested too deeply")
+// go on after it, that nest more deeply than JSON is read, or whose JSON is too long.
+var ErrMsgpack = errors.New("not msgpack of one value, nested too deeply, or too long")
 
 // IsMsgpack tells whether a payload is a map or a list in msgpack rather than JSON.
 func IsMsgpack(payload []byte) bool { return len(payload) > 0 && payload[0] >= 0x80 }
@@ -22,16 +22,19 @@ func IsMsgpack(payload []byte) bool { return len(payload) > 0 && payload[0] >= 0
 // FromMsgpack appends the JSON that a msgpack value stands for: binary as base64, as
 // encoding/json has it, and what JSON cannot say (extensions, numbers that are none)
 // as null. Keys of maps become texts; a list or a map as a key is an error. The
-// result is at most eight times as long.
-func FromMsgpack(dst, payload []byte) ([]byte, error) {
-	t := transcoder{in: payload, out: dst}
+// result is at most eight times as long; no value begins beyond most bytes.
+func FromMsgpack(dst, payload []byte, most int) ([]byte, error) {
+	t := transcoder{in: payload, out: dst, most: len(dst) + most}
 	if !t.value(0) || len(t.in) > 0 {
 		return dst, ErrMsgpack
 	}
 	return t.out, nil
 }
 
-type transcoder struct{ in, out []byte }
+type transcoder struct {
+	in, out []byte
+	most    int
+}
 
 // take returns the next n bytes.
 func (t *transcoder) take(n int) ([]byte, bool) {
@@ -54,7 +57,7 @@ func (t *transcoder) number(n int) (v uint64, ok bool) {
 
 func (t *transcoder) value(depth int) bool {
 	head, ok := t.take(1)
-	if !ok || depth > jsonscan.MaxDepth {
+	if !ok || depth > jsonscan.MaxDepth || len(t.out) > t.most {
 		return false
 	}
 	switch c := head[0]; {

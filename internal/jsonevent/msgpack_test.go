@@ -77,7 +77,7 @@ func random(r *rand.Rand, depth int) any {
 
 func compare(t testing.TB, payload []byte) {
 	t.Helper()
-	got, err := FromMsgpack(nil, payload)
+	got, err := FromMsgpack(nil, payload, 1<<30)
 	if err != nil { // the library may allocate what a header only claims
 		require.ErrorIs(t, err, ErrMsgpack)
 		return
@@ -102,28 +102,30 @@ func TestFromMsgpack(t *testing.T) {
 	for seed := range uint64(2000) {
 		payload, err := msgpack.Marshal(random(rand.New(rand.NewPCG(seed, 1)), 0))
 		require.NoError(t, err)
-		_, err = FromMsgpack(nil, payload)
+		_, err = FromMsgpack(nil, payload, 1<<30)
 		require.NoError(t, err)
 		compare(t, payload)
 		if len(payload) > 1 {
-			_, err = FromMsgpack([]byte("x"), payload[:len(payload)-1])
+			_, err = FromMsgpack([]byte("x"), payload[:len(payload)-1], 1<<30)
 			require.ErrorIs(t, err, ErrMsgpack)
 		}
-		_, err = FromMsgpack(nil, append(payload, 0))
+		_, err = FromMsgpack(nil, append(payload, 0), 1<<30)
 		require.ErrorIs(t, err, ErrMsgpack)
 	}
+	_, err := FromMsgpack(nil, []byte("\x93\x01\x02\x03"), 3)
+	require.ErrorIs(t, err, ErrMsgpack)
 	for text, payload := range map[string]string{
 		`{"1":2,"null":3}`: "\x82\x01\x02\xc0\x03",
 		`[null,null]`:      "\x92\xd4\x01\x02\xc7\x03\x05abc",
 		`"/w=="`:           "\xc4\x01\xff",
 		"\"\uFFFD\"":       "\xa1\xff",
 	} {
-		got, err := FromMsgpack(nil, []byte(payload))
+		got, err := FromMsgpack(nil, []byte(payload), 1<<30)
 		require.NoError(t, err)
 		require.Equal(t, text, string(got))
 	}
 	for _, payload := range []string{"", "\xc1", "\x81\x90\x04", "\xdd\xff\xff\xff\xff", "\xdf\xff\xff\xff\xff\x00", "\xc6\xff\xff\xff\xff", strings.Repeat("\x91", 100) + "\x00"} {
-		_, err := FromMsgpack(nil, []byte(payload))
+		_, err := FromMsgpack(nil, []byte(payload), 1<<30)
 		require.ErrorIs(t, err, ErrMsgpack, "%x", payload)
 	}
 }

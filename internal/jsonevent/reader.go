@@ -66,6 +66,22 @@ func (r *Reader) Int(least, most int64, set func(int64)) error {
 	return nil
 }
 
+// Uint reads a whole number of 64 bits without a sign and hands it to set; null sets
+// nothing.
+func (r *Reader) Uint(set func(uint64)) error {
+	raw, err := r.Raw()
+	if err != nil || raw == "null" {
+		return err
+	}
+	v, err := strconv.ParseUint(raw, 10, 64)
+	if err != nil {
+		r.Bad(kvevents.ReasonFieldType)
+		return nil
+	}
+	set(v)
+	return nil
+}
+
 // Text reads a text and hands it to set; null sets nothing.
 func (r *Reader) Text(set func(string)) error {
 	if r.Peek() != '"' {
@@ -160,9 +176,4 @@ func (r *Reader) HashList(dst []uint64, most int) ([]uint64, error) {
 		return nil
 	})
 	return dst, err
-}
-
-// Malformed returns an event that could not be read, for a batch.
-func (r *Reader) Malformed(index int, kind kvevents.Kind) kvevents.Malformed {
-	return kvevents.Malformed{Index: index, Reason: r.Fault, Kind: kind}
 }
