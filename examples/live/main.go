@@ -3,11 +3,13 @@
 // compares the cached tokens predicted for each with those that the server
 // reports.
 //
-//	go run ./examples/live -release 0.32.0 -block 32 -url http://127.0.0.1:8000 \
-//	    -events tcp://127.0.0.1:5557 -replay tcp://127.0.0.1:5558 [-seed 0] [-n 40]
+//	go run ./examples/live -url http://127.0.0.1:8000 -events tcp://127.0.0.1:5557 \
+//	    -replay tcp://127.0.0.1:5558 [-release 0.32.0 -block 32 [-seed 0]] [-n 40]
 //
-// Kill and restart the server while it runs: the restart is found, what was known
-// is forgotten, and predictions go on.
+// Without -release and -block what the server is, is found from its events: the first
+// prompt then has no known match. Kill and restart the server while it runs, also as
+// another release: the restart is found, what was known is forgotten, and
+// predictions go on.
 //
 // The server must run with --enable-prefix-caching, --enable-prompt-tokens-details
 // and a --kv-events-config whose publisher is zmq. The exit status is 1 when a
@@ -33,9 +35,9 @@ import (
 )
 
 var (
-	release  = flag.String("release", "0.32.0", "the server's release")
-	block    = flag.Int("block", 32, "block size in tokens")
-	seed     = flag.String("seed", "", "PYTHONHASHSEED of the server; empty means unset")
+	release  = flag.String("release", "", "the server's release; empty is found from its events")
+	block    = flag.Int("block", 0, "block size in tokens; 0 is found from its events")
+	seed     = flag.String("seed", "", "PYTHONHASHSEED of the server; empty means unset, or found from its events")
 	url      = flag.String("url", "http://127.0.0.1:8000", "the server's HTTP address")
 	model    = flag.String("model", "tiny", "model to ask for")
 	events   = flag.String("events", "tcp://127.0.0.1:5557", "event endpoint")
@@ -55,20 +57,19 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	atlas, err := kvatlas.New(kvatlas.Options{MemoBytes: 16 << 20})
+	logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	atlas, err := kvatlas.New(kvatlas.Options{MemoBytes: 16 << 20, Logger: logger})
 	if err != nil {
 		return err
 	}
-	w := kvatlas.Worker{Name: "server", Release: *release, BlockSize: *block}
+	w := kvatlas.Worker{Name: "server", Release: *release, BlockSize: *block, Auto: *release == "" || *block == 0}
 	if *seed != "" {
 		w.Seed = blockhash.SeedText(*seed)
 	}
 	if err := atlas.AddWorker(w); err != nil {
 		return err
 	}
-	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{
-		Handler: atlas.Handler(), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: atlas.Handler(), Logger: logger})
 	if err != nil {
 		return err
 	}
@@ -77,21 +78,20 @@ func run(ctx context.Context) error {
 		return err
 	}
 	time.Sleep(2 * *settle)
-	mode, _ := atlas.Mode(w.Name)
-	fmt.Printf("following vLLM %s, matched by %s\n", *release, mode)
 
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	var history [][]uint32
 	var match kvatlas.Match
-	exact := 0
+	exact, unknown := 0, 0
 	for i := range *requests {
 		prompt := next(rnd, history)
 		predicted, cached := 0, 0
+		reason := ""
 		for away := time.Duration(0); ; away += time.Second {
 			if err := atlas.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}, &match); err != nil {
 				return err
 			}
-			predicted = match.Workers[0].Usable
+			predicted, reason = match.Workers[0].Usable, match.Workers[0].Unknown
 			var err error
 			if cached, err = complete(ctx, prompt); err == nil {
 				break
@@ -103,7 +103,12 @@ func run(ctx context.Context) error {
 			time.Sleep(time.Second)
 		}
 		verdict := "DIFFERENT"
-		if predicted == cached {
+		switch {
+		case reason != "":
+			verdict = "not predicted: " + reason
+			predicted = -1
+			unknown++
+		case predicted == cached:
 			verdict = "equal"
 			exact++
 		}
@@ -118,9 +123,15 @@ func run(ctx context.Context) error {
 		fmt.Printf("stream: %s, %d batches applied, %d gaps, %d replays, %d restarts, %d batches lost\n",
 			st.State, st.Stats.Applied, st.Stats.Gaps, st.Stats.Replays, st.Stats.Restarts, st.Stats.Lost)
 	}
-	fmt.Printf("%d of %d predictions equal what the server reported\n", exact, *requests)
-	if exact != *requests {
-		return fmt.Errorf("%d predictions were wrong", *requests-exact)
+	profile, err := atlas.Profile(w.Name)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("profile: %s, %s, %s, blocks of %d tokens, matched by %s\n",
+		profile.Releases, profile.Algorithm, profile.Seed, profile.BlockSize, profile.Mode)
+	fmt.Printf("%d of %d predictions equal what the server reported, %d prompts had none\n", exact, *requests-unknown, unknown)
+	if wrong := *requests - unknown - exact; wrong > 0 {
+		return fmt.Errorf("%d predictions were wrong", wrong)
 	}
 	return nil
 }
