@@ -85,7 +85,7 @@ func (a *Atlas) Clear(name string, media ...string) error {
 				on = append(on, p.domain.index.Medium(m))
 			}
 		}
-		return w.clear(on)
+		return w.clear(w.at.Load(), on)
 	})
 }
 
@@ -141,7 +141,7 @@ func (w *worker) locked(f func() error) error {
 }
 
 // clear forgets the blocks on the given media, or on all.
-func (w *worker) clear(on []radix.Medium) error {
+func (w *worker) clear(p *place, on []radix.Medium) error {
 	w.forget()
 	w.history.drop()
 	if w.chunks != nil && (len(on) == 0 || slices.Contains(on, radix.CPU)) {
@@ -149,7 +149,6 @@ func (w *worker) clear(on []radix.Medium) error {
 			return err
 		}
 	}
-	p := w.at.Load()
 	switch {
 	case p == nil:
 		return nil
@@ -164,7 +163,7 @@ func (w *worker) clear(on []radix.Medium) error {
 
 // reset forgets everything: what the engine held, and what it was found to be.
 func (w *worker) reset() error {
-	if err := w.clear(nil); err != nil {
+	if err := w.clear(w.at.Load(), nil); err != nil {
 		return err
 	}
 	if w.chunks != nil {
@@ -236,7 +235,7 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 		case kvevents.AllBlocksCleared:
 			w.stats.Cleared++
 			if len(e.Medium) > 0 { // those that say which pool
-				err = w.clear([]radix.Medium{h.Medium})
+				err = w.clear(p, []radix.Medium{h.Medium})
 			} else {
 				err = w.engineClear(p, behind)
 			}

@@ -168,23 +168,13 @@ func (w *worker) known() {
 	}
 }
 
-// settle moves the worker. Blocks that are not known by the same keys there are those
-// of its history, at most.
+// settle moves the worker. What it announces is kept on as long as it may have to be
+// applied at another place again: by content, until a hash is found after all.
 func (w *worker) settle(to residence) error {
-	before := w.at.Load()
 	if err := w.move(to); err != nil {
 		return err
 	}
-	now := w.at.Load()
-	if before == nil || before.id != now.id || before.domain.index != now.domain.index {
-		if w.Auto {
-			w.lasting = ""
-		}
-		if err := w.replay(now); err != nil {
-			return err
-		}
-	}
-	if w.history.on = w.Auto && now.mode == ByContent; !w.history.on {
+	if w.history.on = w.Auto && to.key.content; !w.history.on {
 		w.history = history{}
 	}
 	return nil

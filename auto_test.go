@@ -473,3 +473,40 @@ func TestFoundWhileMatching(t *testing.T) {
 	}
 	require.Zero(t, a.Snapshot().Index.Memberships)
 }
+
+// TestHistoryIsNotNow: what was held once, while nobody knew what the engine is, is never
+// seen when its batches are applied at last.
+func TestHistoryIsNotNow(t *testing.T) {
+	engine := worker("")
+	gone, tells := blockhash.Prompt{Tokens: tokens(2001)}, blockhash.Prompt{Tokens: tokens(3000)[2500:]}
+	keys := keysOf(t, engine, gone)
+	e := stored(keys, gone.Tokens[:2000])
+	e.HasParent, e.Parent = true, 1
+	once, removal, settles := payload(t, engine.Release, e), payload(t, engine.Release, removed(keys...)), announced(t, engine, tells)
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Auto: true})
+	done := make(chan struct{})
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		var m kvatlas.Match
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if err := a.Match(&kvatlas.Request{Prompt: gone}, &m); err != nil || m.Workers[0].Usable > 0 {
+				t.Errorf("%v, %+v", err, m.Workers[0])
+				return
+			}
+		}
+	})
+	for range 100 {
+		for _, p := range [][]byte{once, removal, settles} {
+			require.NoError(t, a.Apply("a", p))
+		}
+		require.Positive(t, matchOn(t, a, "a", tells).Usable)
+		require.NoError(t, a.Reset("a"))
+	}
+	close(done)
+	looking.Wait()
+}

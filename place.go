@@ -33,8 +33,9 @@ type residence struct {
 	why     string
 }
 
-// move gives the worker a place, and keeps its blocks if they are known there by the
-// same keys. The caller holds w.mu.
+// move gives the worker a place. Its blocks stay if they are known there by the same
+// keys; else they are those of its history, which are all there before anybody can
+// look: what was held once is not held now. The caller holds w.mu.
 func (w *worker) move(to residence) error {
 	old := w.at.Load()
 	d, err := w.domains.take(to.key)
@@ -63,11 +64,15 @@ func (w *worker) move(to residence) error {
 	case to.key.nodes:
 		w.nodes = newNodeState(p, w)
 	case p.mode == ByContent:
-		if w.content, err = newContentState(d, p.id, w); err != nil {
-			d.index.RemoveWorker(p.id)
-			w.domains.give(d)
-			return err
-		}
+		w.content, err = newContentState(d, p.id, w)
+	}
+	if err == nil {
+		w.lasting = ""
+		err = w.replay(p)
+	}
+	if err != nil {
+		w.vacate(p)
+		return err
 	}
 	w.at.Store(p)
 	return nil
@@ -77,10 +82,12 @@ func (w *worker) move(to residence) error {
 // w.mu.
 func (w *worker) leave() {
 	w.forget()
-	p := w.at.Swap(nil)
-	if p == nil {
-		return
+	if p := w.at.Swap(nil); p != nil {
+		w.vacate(p)
 	}
+}
+
+func (w *worker) vacate(p *place) {
 	p.domain.index.RemoveWorker(p.id)
 	w.domains.give(p.domain)
 	w.content, w.nodes = nil, nil

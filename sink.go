@@ -26,7 +26,7 @@ func (s sink) Clear(cause kvevents.ClearCause) {
 		if cause == kvevents.ClearRestart {
 			return s.w.reset()
 		}
-		return s.w.clear(nil)
+		return s.w.clear(s.w.at.Load(), nil)
 	})
 }
 
