@@ -10,6 +10,7 @@ import (
 type run struct {
 	t     *Template
 	vars  *Dict // what the caller gives
+	bare  bool  // there is nothing else, as in plain Jinja
 	out   []byte
 	base  int // bytes of out that were there before
 	steps int
@@ -92,7 +93,10 @@ func (r *run) resolve(name string) Value {
 	if v, ok := r.vars.Get(name); ok {
 		return v
 	}
-	if v, ok := r.t.special.Get(name); ok {
+	if r.bare && (name == "raise_exception" || name == "strftime_now") {
+		return missing{}
+	}
+	if v, ok := r.t.special.Get(name); ok && !r.bare {
 		return v
 	}
 	if f, ok := globals[name]; ok {

@@ -205,28 +205,45 @@ func (c *conversation) toolCall(v chat.Value) (*chat.Dict, error) {
 		return nil, c.field("messages: tool call of another shape than id, type, function with name and arguments")
 	}
 	name, _ := fn.Get("name")
-	raw, _ := fn.Get("arguments")
-	text, ok := raw.(string)
-	if !ok || !isString(name) {
-		return nil, c.field("messages: arguments of a tool call are no text")
+	if !isString(name) {
+		return nil, c.field("messages: a tool call has no name")
 	}
-	args := chat.Value(&chat.Dict{})
-	if text != "" {
-		var err error
-		if args, err = chat.ParseJSON([]byte(text)); err != nil {
-			return nil, c.r.cannot(ReasonField, "messages: arguments of a tool call", err)
-		}
-		if _, ok := args.(*chat.Dict); !ok {
-			return nil, c.field("messages: arguments of a tool call are no object")
-		}
+	args, err := c.arguments(fn)
+	if err != nil {
+		return nil, err
 	}
 	fnOut, out := &chat.Dict{}, &chat.Dict{}
+	if c.unchecked {
+		fnOut.Set("name", name)
+	}
 	fnOut.Set("arguments", args)
 	fnOut.Set("name", name)
 	out.Set("id", id)
 	out.Set("function", fnOut)
 	out.Set("type", "function")
 	return out, nil
+}
+
+func (c *conversation) arguments(fn *chat.Dict) (chat.Value, error) {
+	raw, _ := fn.Get("arguments")
+	if p, ok := raw.(parsed); ok {
+		return p.Dict, nil
+	}
+	text, ok := raw.(string)
+	switch {
+	case !ok:
+		return nil, c.field("messages: arguments of a tool call are no text")
+	case text == "":
+		return &chat.Dict{}, nil
+	}
+	args, err := chat.ParseJSON([]byte(text))
+	if err != nil {
+		return nil, c.r.cannot(ReasonField, "messages: arguments of a tool call", err)
+	}
+	if _, ok := args.(*chat.Dict); !ok {
+		return nil, c.field("messages: arguments of a tool call are no object")
+	}
+	return args, nil
 }
 
 // developers mirrors _convert_developer_to_system and

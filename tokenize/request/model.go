@@ -40,8 +40,10 @@ type VLLM uint8
 const (
 	// VLLM0_29 is 0.29.0.
 	VLLM0_29 VLLM = iota + 1
-	// VLLM0_32 is 0.32.0 and 0.33.0.
+	// VLLM0_32 is 0.32.0.
 	VLLM0_32
+	// VLLM0_33 is 0.33.0, which makes the same prompts.
+	VLLM0_33
 )
 
 // VLLMRelease returns the release that a version (of GET /version) belongs
@@ -52,8 +54,10 @@ func VLLMRelease(version string) (v VLLM, ok bool) {
 	switch version {
 	case "0.29.0":
 		return VLLM0_29, true
-	case "0.32.0", "0.33.0":
+	case "0.32.0":
 		return VLLM0_32, true
+	case "0.33.0":
+		return VLLM0_33, true
 	}
 	return 0, false
 }
@@ -82,6 +86,10 @@ type Model struct {
 	Engine VLLM
 	// DefaultKwargs is the server's --default-chat-template-kwargs.
 	DefaultKwargs *chat.Dict
+	// DisabledThinkingEffort is the server's option that says which
+	// reasoning effort "thinking": {"type": "disabled"} of /v1/messages
+	// is. "": as the engine finds it by rendering the efforts.
+	DisabledThinkingEffort string
 	// PlainEmbeddings says that the model's embeddings take texts as they
 	// are: no instruction, no change of case.
 	PlainEmbeddings bool
@@ -109,6 +117,9 @@ func (m *Model) Tokens(ctx context.Context, r *Request) (*Result, error) {
 }
 
 func (m *Model) remote(ctx context.Context, r *Request, why error) (*Result, error) {
+	if m.renderIsAnother(r) {
+		return nil, r.cannot(ReasonRemote, `the render endpoint takes no notice of what "thinking": {"type": "disabled"} means to the server`, why)
+	}
 	prompts, err := m.Remote.Render(ctx, r.Path, r.Body)
 	if err == nil {
 		return &Result{Prompts: prompts, Remote: true, Reason: why}, nil
@@ -121,6 +132,18 @@ func (m *Model) remote(ctx context.Context, r *Request, why error) (*Result, err
 		reason = ReasonRejected
 	}
 	return nil, &CannotError{r.Endpoint, reason, why.Error(), err}
+}
+
+// renderIsAnother tells of a prompt that the render endpoint makes otherwise
+// than the server: 0.32 renders disabled thinking with the effort "none"
+// there, whatever the server has found (scale_out/render/serving.py). 0.29
+// does not know the field, 0.33 does it alike.
+func (m *Model) renderIsAnother(r *Request) bool {
+	if r.Endpoint != Messages || m.Engine == VLLM0_29 || m.Engine == VLLM0_33 || m.DisabledThinkingEffort == "none" {
+		return false
+	}
+	kind, _ := block(r.get("thinking"))
+	return kind == "disabled"
 }
 
 func (r *Request) cannot(reason Reason, detail string, err error) error {

@@ -186,7 +186,7 @@ func TestSpecialTokens(t *testing.T) {
 		{"/v1/completions", `{"prompt": "x", "add_special_tokens": false}`, 0},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}]}`, 0},
 		{"/v1/chat/completions", `{"messages": [{"role": "user", "content": "x"}], "add_special_tokens": true}`, 1},
-		{"/v1/messages", `{"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}`, 0},
+		{"/v1/messages", `{"model": "m", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1}`, 0},
 		{"/v1/responses", `{"input": "x"}`, 1},
 	} {
 		r, err := Parse(c.path, nil, []byte(c.body), Options{})
@@ -195,6 +195,48 @@ func TestSpecialTokens(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []uint32{c.want}, res.Prompts[0].Tokens, c.path+c.body)
 	}
+}
+
+// Of 0.32's disabled thinking the render endpoint makes another prompt than
+// the server may; what is done here is the server's.
+func TestDisabledThinking(t *testing.T) {
+	asked := 0
+	render := renderFunc(func() []remote.Rendered { asked++; return []remote.Rendered{{Tokens: []uint32{9}}} })
+	body := `{"model": "m", "max_tokens": 9, "thinking": {"type": "disabled"}, "messages": [{"role": "user", "content": "x"}]}`
+	for _, c := range []struct {
+		m    Model
+		want bool
+	}{
+		{Model{}, false}, {Model{Engine: VLLM0_29}, true}, {Model{Engine: VLLM0_32}, false}, {Model{Engine: VLLM0_33}, true},
+		{Model{Engine: VLLM0_32, DisabledThinkingEffort: "none"}, true}, {Model{Engine: VLLM0_32, DisabledThinkingEffort: "low"}, false},
+	} {
+		c.m.Remote = render
+		r, err := Parse("/v1/messages", nil, []byte(body), Options{})
+		require.NoError(t, err)
+		res, err := c.m.Tokens(t.Context(), r)
+		if !c.want {
+			require.Equal(t, ReasonRemote, reasonOf(t, err))
+			continue
+		}
+		require.NoError(t, err)
+		require.True(t, res.Remote)
+	}
+	require.Equal(t, 3, asked)
+
+	effort, err := chat.Parse("{{ reasoning_effort }}", chat.Options{})
+	require.NoError(t, err)
+	m := Model{Engine: VLLM0_32, Template: effort, DisabledThinkingEffort: "medium"}
+	r, err := Parse("/v1/messages", nil, []byte(body), Options{})
+	require.NoError(t, err)
+	text, err := m.AppendText(nil, r)
+	require.NoError(t, err)
+	require.Equal(t, "medium", string(text))
+}
+
+type renderFunc func() []remote.Rendered
+
+func (f renderFunc) Render(context.Context, string, []byte) ([]remote.Rendered, error) {
+	return f(), nil
 }
 
 func TestModelsThatKnowLess(t *testing.T) {

@@ -40,7 +40,21 @@ func (m *Model) AppendText(dst []byte, r *Request) ([]byte, error) {
 		return dst, r.cannot(ReasonField, "conversations of this endpoint are not verified", nil)
 	}
 	c := &conversation{m: m, r: r, t: m.Template}
-	in, err := c.input()
+	req, err := r.Chat, error(nil)
+	switch r.Endpoint {
+	case Messages:
+		req, err = c.fromMessages()
+	case Responses:
+		req, err = c.fromResponses()
+	}
+	if err != nil {
+		return dst, err
+	}
+	return c.render(dst, req)
+}
+
+func (c *conversation) render(dst []byte, req *Chat) ([]byte, error) {
+	in, err := c.input(req)
 	if err != nil {
 		return dst, err
 	}
@@ -49,9 +63,9 @@ func (m *Model) AppendText(dst []byte, r *Request) ([]byte, error) {
 		return out, nil
 	}
 	if _, ok := errors.AsType[*chat.RenderError](err); ok {
-		return dst, r.cannot(ReasonRejected, "", err)
+		return dst, c.r.cannot(ReasonRejected, "", err)
 	}
-	return dst, r.cannot(ReasonTemplate, "", err)
+	return dst, c.r.cannot(ReasonTemplate, "", err)
 }
 
 // conversation mirrors what vLLM does between the body and the template.
@@ -61,14 +75,16 @@ type conversation struct {
 	t     *chat.Template
 	parts bool // contents are lists of parts
 	tools chat.Value
+	// unchecked says that the messages do not pass through the checks of
+	// ChatCompletionRequest, which order the fields of tool calls.
+	unchecked bool
 }
 
 func (c *conversation) field(detail string) error { return c.r.cannot(ReasonField, detail, nil) }
 
-func (c *conversation) input() (*chat.Input, error) {
-	req := c.r.Chat
+func (c *conversation) input(req *Chat) (*chat.Input, error) {
 	in := &chat.Input{AddGenerationPrompt: req.AddGenerationPrompt, ContinueFinalMessage: req.ContinueFinalMessage}
-	if err := c.readTools(); err != nil {
+	if err := c.readTools(req.Tools); err != nil {
 		return nil, err
 	}
 	in.Tools = c.tools
@@ -92,10 +108,10 @@ func (c *conversation) input() (*chat.Input, error) {
 	}
 	c.parts = format == chat.ContentParts
 	var err error
-	if in.Documents, err = c.documents(); err != nil {
+	if in.Documents, err = c.documents(req.Documents); err != nil {
 		return nil, err
 	}
-	if in.Kwargs, err = c.kwargs(); err != nil {
+	if in.Kwargs, err = c.kwargs(req); err != nil {
 		return nil, err
 	}
 	list := req.Messages
@@ -113,8 +129,7 @@ func (c *conversation) input() (*chat.Input, error) {
 	return in, nil
 }
 
-func (c *conversation) documents() (chat.Value, error) {
-	v := c.r.Chat.Documents
+func (c *conversation) documents(v chat.Value) (chat.Value, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -140,8 +155,7 @@ func isString(v chat.Value) bool { _, ok := v.(string); return ok }
 
 // readTools mirrors the dump of ChatCompletionToolsParam: these fields, in
 // this order, whatever the request has.
-func (c *conversation) readTools() error {
-	v := c.r.Chat.Tools
+func (c *conversation) readTools(v chat.Value) error {
 	if v == nil {
 		return nil
 	}
@@ -216,10 +230,13 @@ var efforts = map[string]bool{"none": true, "minimal": true, "low": true, "mediu
 
 // kwargs mirrors build_chat_params and merge_kwargs: null and "auto" do not
 // override.
-func (c *conversation) kwargs() (*chat.Dict, error) {
+func (c *conversation) kwargs(req *Chat) (*chat.Dict, error) {
 	out := &chat.Dict{}
+	// Responses merge the request's kwargs a second time as defaults, which
+	// nothing is taken out of, unless the server has defaults.
+	all := c.unchecked && (c.m.DefaultKwargs == nil || c.m.DefaultKwargs.Len() == 0)
 	merge := func(k string, v chat.Value) {
-		if v != nil && v != "auto" {
+		if all || v != nil && v != "auto" {
 			out.Set(k, v)
 		}
 	}
@@ -232,7 +249,7 @@ func (c *conversation) kwargs() (*chat.Dict, error) {
 			out.Set(k, v)
 		}
 	}
-	v := c.r.Chat.Kwargs
+	v := req.Kwargs
 	own, ok := v.(*chat.Dict)
 	if v != nil && !ok {
 		return nil, c.r.cannot(ReasonBody, "chat_template_kwargs is no object", nil)
@@ -248,7 +265,7 @@ func (c *conversation) kwargs() (*chat.Dict, error) {
 			merge(k, v)
 		}
 	}
-	effort := c.r.Chat.ReasoningEffort
+	effort := req.ReasoningEffort
 	if effort == nil {
 		return out, nil
 	}
