@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
@@ -223,6 +224,100 @@ func (p *pretokenizer) readSplit(pattern *pattern, behavior string, invert, mark
 // template is what a post-processor puts around the ids of a text.
 type template struct {
 	before, after []uint32
+	pair          []templateStep
+	pairErr       error // why pairs of texts are not known
+}
+
+// templateStep is one step of a template for two texts: ids, or a text when
+// there are none.
+type templateStep struct {
+	ids  []uint32
+	text int // 0 or 1
+}
+
+var plainPair = []templateStep{{text: 0}, {text: 1}}
+
+type specialTokens map[string]struct {
+	ID     string   `json:"id"`
+	IDs    []uint32 `json:"ids"`
+	Tokens []string `json:"tokens"`
+}
+
+type templatePiece struct {
+	ID     rawJSON `json:"id"`
+	TypeID int     `json:"type_id"`
+}
+
+// readSteps reads single or pair of a TemplateProcessing.
+func readSteps(list []map[string]templatePiece, special specialTokens) ([]templateStep, error) {
+	var steps []templateStep
+	for _, step := range list {
+		for what, p := range step {
+			name := strings.Trim(string(p.ID), `"`)
+			switch {
+			case what == "Sequence" && name == "A":
+				steps = append(steps, templateStep{text: 0})
+			case what == "Sequence" && name == "B":
+				steps = append(steps, templateStep{text: 1})
+			case what == "SpecialToken":
+				var id string
+				if err := strict(string(p.ID), &id); err != nil {
+					return nil, invalid("post_processor: %v", err)
+				}
+				tok, ok := special[id]
+				if !ok {
+					return nil, invalid("post_processor: %q is not among special_tokens", id)
+				}
+				if len(tok.IDs) > 0 {
+					steps = append(steps, templateStep{ids: tok.IDs})
+				}
+			default:
+				return nil, unsupported("post_processor", what+" "+name, "")
+			}
+		}
+	}
+	return steps, nil
+}
+
+// readSingle takes the steps for one text.
+func (t *template) readSingle(steps []templateStep) error {
+	texts := 0
+	for _, s := range steps {
+		switch {
+		case s.ids == nil && s.text == 0:
+			texts++
+		case s.ids == nil:
+			return unsupported("post_processor.single", "Sequence B", "")
+		case texts == 0:
+			t.before = append(t.before, s.ids...)
+		default:
+			t.after = append(t.after, s.ids...)
+		}
+	}
+	if texts != 1 {
+		return unsupported("post_processor.single", texts, "the text must stand in it once")
+	}
+	return nil
+}
+
+// readPair takes the steps for two texts, which are refused only when two
+// texts are encoded.
+func (t *template) readPair(raw rawJSON, special specialTokens) {
+	var list []map[string]templatePiece
+	err := strict(string(raw), &list)
+	if err == nil {
+		t.pair, err = readSteps(list, special)
+	}
+	var texts [2]int
+	for _, s := range t.pair {
+		if s.ids == nil {
+			texts[s.text]++
+		}
+	}
+	if err == nil && texts != [2]int{1, 1} {
+		err = unsupported("post_processor.pair", fmt.Sprint(texts), "both texts must stand in it once")
+	}
+	t.pairErr = err
 }
 
 func readPostProcessor(raw string, t *template, depth int) error {
@@ -233,23 +328,14 @@ func readPostProcessor(raw string, t *template, depth int) error {
 	if err != nil {
 		return invalid("post_processor: %v", err)
 	}
-	type special struct {
-		ID     string   `json:"id"`
-		IDs    []uint32 `json:"ids"`
-		Tokens []string `json:"tokens"`
-	}
-	type piece struct {
-		ID     rawJSON `json:"id"`
-		TypeID int     `json:"type_id"`
-	}
 	var all struct {
-		Processors     []rawJSON          `json:"processors"`
-		AddPrefixSpace *bool              `json:"add_prefix_space"`
-		TrimOffsets    *bool              `json:"trim_offsets"`
-		UseRegex       *bool              `json:"use_regex"`
-		Single         []map[string]piece `json:"single"`
-		Pair           rawJSON            `json:"pair"`
-		SpecialTokens  map[string]special `json:"special_tokens"`
+		Processors     []rawJSON                  `json:"processors"`
+		AddPrefixSpace *bool                      `json:"add_prefix_space"`
+		TrimOffsets    *bool                      `json:"trim_offsets"`
+		UseRegex       *bool                      `json:"use_regex"`
+		Single         []map[string]templatePiece `json:"single"`
+		Pair           rawJSON                    `json:"pair"`
+		SpecialTokens  specialTokens              `json:"special_tokens"`
 	}
 	if err := strict(fields, &all); err != nil {
 		return unsupported("post_processor", kind, err.Error())
@@ -271,35 +357,14 @@ func readPostProcessor(raw string, t *template, depth int) error {
 		if len(t.before)+len(t.after) > 0 {
 			return unsupported("post_processor", kind, "behind another one")
 		}
-		texts := 0
-		for _, step := range all.Single {
-			for what, p := range step {
-				name := strings.Trim(string(p.ID), `"`)
-				switch {
-				case what == "Sequence" && name == "A":
-					texts++
-				case what == "SpecialToken":
-					var id string
-					if err := strict(string(p.ID), &id); err != nil {
-						return invalid("post_processor: %v", err)
-					}
-					tok, ok := all.SpecialTokens[id]
-					if !ok {
-						return invalid("post_processor: %q is not among special_tokens", id)
-					}
-					if texts == 0 {
-						t.before = append(t.before, tok.IDs...)
-					} else {
-						t.after = append(t.after, tok.IDs...)
-					}
-				default:
-					return unsupported("post_processor.single", what+" "+name, "")
-				}
-			}
+		steps, err := readSteps(all.Single, all.SpecialTokens)
+		if err == nil {
+			err = t.readSingle(steps)
 		}
-		if texts != 1 {
-			return unsupported("post_processor.single", texts, "the text must stand in it once")
+		if err != nil {
+			return err
 		}
+		t.readPair(all.Pair, all.SpecialTokens)
 		return nil
 	}
 	return unsupported("post_processor", kind, "")

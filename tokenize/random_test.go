@@ -118,7 +118,7 @@ func TestRandom(t *testing.T) {
 	p := loadPools(t)
 	for _, file := range golden.Files(t, "tokenize/random/*.txt") {
 		name := strings.TrimSuffix(path.Base(file), ".txt")
-		if strings.HasPrefix(name, "variant-") || strings.HasPrefix(name, "offsets-") {
+		if strings.HasPrefix(name, "variant-") || strings.HasPrefix(name, "offsets-") || strings.HasPrefix(name, "pairs-") {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -135,6 +135,30 @@ func TestVariants(t *testing.T) {
 	for name, load := range variants(t) {
 		t.Run(name, func(t *testing.T) {
 			checkDigests(t, load(t), p, "tokenize/random/variant-"+name+".txt")
+		})
+	}
+}
+
+// TestPairs compares two thousand pairs of texts for each vocabulary.
+func TestPairs(t *testing.T) {
+	oneGoroutine(t)
+	p := loadPools(t)
+	for _, file := range golden.Files(t, "tokenize/random/pairs-*.txt") {
+		name := strings.TrimPrefix(strings.TrimSuffix(path.Base(file), ".txt"), "pairs-")
+		t.Run(name, func(t *testing.T) {
+			var tok *Tokenizer
+			if variant, ok := strings.CutPrefix(name, "variant-"); ok {
+				tok = variants(t)[variant](t)
+			} else {
+				tok = loadGolden(t, name)
+			}
+			want := strings.Fields(string(golden.Read(t, file)))
+			require.Len(t, want, 2000)
+			for i, w := range want {
+				got, err := tok.AppendPairIDs([]uint32{7}, p.text(i), p.text(i+5000), EncodeOptions{AddSpecialTokens: i%2 == 0})
+				require.NoError(t, err)
+				require.Equal(t, w, digest(got[1:]), "%d %q %q", i, p.text(i), p.text(i+5000))
+			}
 		})
 	}
 }

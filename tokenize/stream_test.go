@@ -21,7 +21,7 @@ func tokenizers(t testing.TB) iter.Seq2[string, func(t testing.TB) *Tokenizer] {
 	return func(yield func(string, func(t testing.TB) *Tokenizer) bool) {
 		for _, file := range golden.Files(t, "tokenize/random/*.txt") {
 			name := strings.TrimSuffix(path.Base(file), ".txt")
-			if strings.HasPrefix(name, "variant-") || strings.HasPrefix(name, "offsets-") {
+			if strings.HasPrefix(name, "variant-") || strings.HasPrefix(name, "offsets-") || strings.HasPrefix(name, "pairs-") {
 				continue
 			}
 			if !yield(name, func(t testing.TB) *Tokenizer { return loadGolden(t, name) }) {

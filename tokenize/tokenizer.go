@@ -94,6 +94,36 @@ func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *sta
 	return dst, nil
 }
 
+// AppendPairIDs appends the ids of two texts as one input, which models take
+// that compare them: tokenizer(text=a, text_pair=b) in Python. With special
+// tokens they are those of the post-processor's template for pairs.
+//
+// The error is [ErrTextTooLong], or an [*UnsupportedError] when that template
+// is not known.
+func (t *Tokenizer) AppendPairIDs(dst []uint32, a, b string, o EncodeOptions) ([]uint32, error) {
+	if t.template.pairErr != nil {
+		return dst, t.template.pairErr
+	}
+	steps := t.template.pair
+	if steps == nil {
+		steps = plainPair
+	}
+	from := len(dst)
+	for _, step := range steps {
+		if step.ids != nil {
+			if o.AddSpecialTokens {
+				dst = append(dst, step.ids...)
+			}
+			continue
+		}
+		var err error
+		if dst, err = t.AppendIDs(dst, [2]string{a, b}[step.text], EncodeOptions{}); err != nil {
+			return dst[:from], err
+		}
+	}
+	return dst, nil
+}
+
 // AppendIDsBytes is [Tokenizer.AppendIDs] for bytes, which it doesn't copy
 // and which must not change during the call.
 func (t *Tokenizer) AppendIDsBytes(dst []uint32, text []byte, o EncodeOptions) ([]uint32, error) {

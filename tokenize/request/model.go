@@ -90,6 +90,15 @@ type Model struct {
 	// reasoning effort "thinking": {"type": "disabled"} of /v1/messages
 	// is. "": as the engine finds it by rendering the efforts.
 	DisabledThinkingEffort string
+	// Scoring says how the model compares the texts of /score and /rerank.
+	// Models with a prompt of their own for it (JinaForRanking, those with
+	// a score template in vLLM) must have none.
+	Scoring Scoring
+	// ScoreTemplate is the template that the engine renders queries and
+	// documents with: its option --chat-template, or from 0.33 on what the
+	// model's Sentence Transformers configuration names, if that gives no
+	// kwargs. It goes before ScoringJoined and ScoringPair.
+	ScoreTemplate *chat.Template
 	// PlainEmbeddings says that the model's embeddings take texts as they
 	// are: no instruction, no change of case.
 	PlainEmbeddings bool
@@ -155,6 +164,9 @@ func (m *Model) local(r *Request) (*Result, error) {
 	if r.Cannot != nil {
 		return nil, r.Cannot
 	}
+	if r.Comparison != nil {
+		return m.score(r)
+	}
 	res := &Result{Prompts: make([]remote.Rendered, len(r.Prompts))}
 	if r.Chat != nil {
 		ids, err := m.chat(r)
@@ -198,12 +210,20 @@ func (m *Model) textual(r *Request) error {
 	return nil
 }
 
-func (m *Model) encode(r *Request, text string) ([]uint32, error) {
+// encoder tells why there is none to use.
+func (m *Model) encoder(r *Request) error {
 	if m.InProcess != nil && !m.InProcess() {
-		return nil, r.cannot(ReasonGate, "", nil)
+		return r.cannot(ReasonGate, "", nil)
 	}
 	if m.Encoder == nil {
-		return nil, r.cannot(ReasonEncoder, "there is none in process", nil)
+		return r.cannot(ReasonEncoder, "there is none in process", nil)
+	}
+	return nil
+}
+
+func (m *Model) encode(r *Request, text string) ([]uint32, error) {
+	if err := m.encoder(r); err != nil {
+		return nil, err
 	}
 	ids, err := m.Encoder.AppendIDs(nil, text, tokenize.EncodeOptions{AddSpecialTokens: r.AddSpecialTokens})
 	if err != nil {

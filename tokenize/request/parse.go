@@ -35,6 +35,9 @@ type Request struct {
 	Prompts []Prompt
 	// Chat is set for bodies with a conversation.
 	Chat *Chat
+	// Comparison is set for bodies that compare texts. How many prompts they
+	// become depends on the model.
+	Comparison *Comparison
 	// AddSpecialTokens is the field or the endpoint's default.
 	AddSpecialTokens bool
 	// Items are the multimodal items of a Generate request, by offset.
@@ -208,6 +211,9 @@ func (r *Request) prompt() error {
 	case Messages:
 		return r.anthropic()
 	case Embeddings, Pooling, Classify:
+		if r.get("padding") != nil {
+			r.leave("padding", "the engine fills the prompt up to its limits")
+		}
 		if r.get("messages") != nil {
 			return r.chat()
 		}
@@ -220,8 +226,7 @@ func (r *Request) prompt() error {
 	case Generate:
 		return r.generate()
 	}
-	r.leave(r.Endpoint.String(), "how pairs of texts are joined depends on the model")
-	return nil
+	return r.score()
 }
 
 // texts reads a text, a list of texts, token ids, or a list of those.

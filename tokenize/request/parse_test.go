@@ -69,9 +69,13 @@ func TestCannot(t *testing.T) {
 		{"/v1/responses", `{"input":"a","truncation":"auto"}`, "truncation"},
 		{"/v1/messages", `{"messages":[{"role":"user","content":[{"type":"document","source":{}}]}]}`, "messages[0].content[0]"},
 		{"/v1/messages", `{"messages":[{"role":"user","content":"a"}],"mcp_servers":[]}`, "mcp_servers"},
-		{"/v1/score", `{"text_1":"a","text_2":"b"}`, "score"},
-		{"/v2/rerank", `{"query":"a","documents":["b"]}`, "rerank"},
+		{"/v1/score", `{"text_1":"a","text_2":"b","max_tokens_per_doc":3}`, "max_tokens_per_doc"},
+		{"/v1/score", `{"text_1":"a","text_2":{"content":[]}}`, "text_2"},
+		{"/v1/score", `{"text_1":"a","text_2":"b","queries":"a","documents":"b"}`, "queries"},
+		{"/v2/rerank", `{"query":"a","documents":["b"],"truncate_prompt_tokens":4}`, "truncate_prompt_tokens"},
+		{"/v2/rerank", `{"query":"a","documents":["b"],"padding":"max_length"}`, "padding"},
 		{"/pooling", `{"input":{"a":1}}`, "input"},
+		{"/v1/embeddings", `{"input":"a","padding":"max_length"}`, "padding"},
 	} {
 		r := parse(t, c.path, strings.Replace(c.body, "{", `{"model":"m","cache_salt":"s",`, 1))
 		require.NotNil(t, r.Cannot, c.body)

@@ -58,6 +58,10 @@ func (c *conversation) render(dst []byte, req *Chat) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
+	return c.apply(dst, in)
+}
+
+func (c *conversation) apply(dst []byte, in *chat.Input) ([]byte, error) {
 	out, err := c.t.AppendRender(dst, in)
 	if err == nil {
 		return out, nil

@@ -6,13 +6,15 @@
     random_texts.py ids TOKENIZER_DIR OUT_DIR [NAME ...]
     random_texts.py offsets TOKENIZER_DIR OUT_DIR [NAME ...]
     random_texts.py variants TOKENIZER_DIR OUT_DIR
+    random_texts.py pairs TOKENIZER_DIR OUT_DIR [NAME ...]
 
 The first writes OUT_DIR/pools.json: what texts are made of. A text is made from its number alone, by make() here and by
 its twin in Go, so the texts themselves need not be kept. The second writes OUT_DIR/NAME.txt, one line a text: the first
 four bytes of the SHA-256 of its ids (little-endian, 32 bits each), as hex. Even texts have special tokens added. The
 third writes OUT_DIR/offsets-NAME.txt, the same of the offsets (start and end in bytes, without special tokens added and
 without the trimming of the post-processor), or "-" where the normalizer joins, splits or moves characters. The
-fourth writes ids for the tokenizers of variants.json: each is a tokenizer of TOKENIZER_DIR with fields replaced.
+fourth writes ids for the tokenizers of variants.json: each is a tokenizer of TOKENIZER_DIR with fields replaced. The
+fifth writes OUT_DIR/pairs-NAME.txt, the ids of 2,000 texts paired with those 5,000 numbers on; variant-NAME is a variant.
 """
 
 import gzip
@@ -133,6 +135,28 @@ def write_offsets(config, texts, target):
             f.write(hashlib.sha256(struct.pack(f"<{len(places)}I", *places)).hexdigest()[:8] + "\n")
 
 
+def write_pairs(config, texts, target):
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_str(json.dumps(config))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    with open(target, "w") as f:
+        for i in range(2000):
+            ids = tokenizer.encode(texts[i], texts[i + 5000], add_special_tokens=i % 2 == 0).ids
+            f.write(hashlib.sha256(struct.pack(f"<{len(ids)}I", *ids)).hexdigest()[:8] + "\n")
+
+
+def replaced(source, variant):
+    config = load(source, variant["base"])
+    model = variant["replace"].pop("model", {})
+    config |= variant["replace"]
+    config["model"] |= model
+    for token in variant.get("without", []):
+        del config["model"]["vocab"][token]
+    return config
+
+
 def load(source, name):
     path = source / f"{name}.json"
     if path.exists():
@@ -157,15 +181,14 @@ def main():
     elif sys.argv[1] == "offsets":
         for name in sys.argv[4:]:
             write_offsets(load(source, name), texts, out / f"offsets-{name}.txt")
-    else:
+    elif sys.argv[1] == "pairs":
+        variants = json.loads((out / "variants.json").read_text())
+        for name in sys.argv[4:]:
+            variant = name.removeprefix("variant-")
+            write_pairs(load(source, name) if variant == name else replaced(source, variants[variant]), texts, out / f"pairs-{name}.txt")
+    elif sys.argv[1] == "variants":
         for name, variant in json.loads((out / "variants.json").read_text()).items():
-            config = load(source, variant["base"])
-            model = variant["replace"].pop("model", {})
-            config |= variant["replace"]
-            config["model"] |= model
-            for token in variant.get("without", []):
-                del config["model"]["vocab"][token]
-            write_digests(config, texts, out / f"variant-{name}.txt")
+            write_digests(replaced(source, variant), texts, out / f"variant-{name}.txt")
 
 
 if __name__ == "__main__":
