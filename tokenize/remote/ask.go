@@ -29,9 +29,13 @@ var (
 )
 
 // TokenizeChat asks /tokenize for the ids of a body of /v1/chat/completions,
-// for servers without render endpoints. Fields that /tokenize doesn't have
-// and that change the ids, such as reasoning_effort, are [ErrNoRender].
+// for servers without render endpoints. Fields that vLLM's /tokenize doesn't
+// have and that change the ids, such as reasoning_effort, are [ErrNoRender],
+// and media are for [SGLang].
 func (c *Client) TokenizeChat(ctx context.Context, body []byte) ([]uint32, error) {
+	if c.options.Engine == SGLang {
+		return c.tokenizeSGLangChat(ctx, body)
+	}
 	fields := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoRender, err)
@@ -70,7 +74,7 @@ func (c *Client) tokenize(ctx context.Context, ask map[string]any) ([]uint32, er
 	if err := json.Unmarshal(answer, &got); err != nil {
 		return nil, &AnswerError{path, err.Error()}
 	}
-	if got.Count == nil || *got.Count != len(got.Tokens) {
+	if got.Count == nil || got.Tokens == nil || *got.Count != len(got.Tokens) {
 		return nil, &AnswerError{path, "count is not the number of tokens"}
 	}
 	return got.Tokens, nil
@@ -99,9 +103,20 @@ var renders = []string{"/v1/completions", "/v1/chat/completions", "/v1/messages"
 // endpoint of that path and returns the request's prompts: one, or as many
 // as a completions request has. It takes what can't be done in this process:
 // other kinds of messages, images, templates that are refused. Paths without
-// a render endpoint give [ErrNoRender].
+// a render endpoint give [ErrNoRender]. For [SGLang], which has none, chats are
+// asked of /tokenize.
 func (c *Client) Render(ctx context.Context, path string, body []byte) ([]Rendered, error) {
 	path = strings.TrimSuffix(path, "/")
+	if c.options.Engine == SGLang {
+		if path != "/v1/chat/completions" {
+			return nil, ErrNoRender
+		}
+		tokens, err := c.tokenizeSGLangChat(ctx, body)
+		if err != nil {
+			return nil, err
+		}
+		return []Rendered{{Tokens: tokens}}, nil
+	}
 	if !slices.Contains(renders, path) {
 		return nil, ErrNoRender
 	}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 type Options struct {
 	// URL is where the server is, such as "http://10.0.0.7:8000".
 	URL string
+	// Engine is what the server is; the zero value is [VLLM].
+	Engine Engine
 	// Timeout bounds one exchange; 0 means 2 s. A caller's context may end
 	// its own wait earlier.
 	Timeout time.Duration
@@ -37,6 +40,9 @@ func (o *Options) validate() error {
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("remote: Options.URL %q is no http or https URL", o.URL)
+	}
+	if o.Engine > SGLang {
+		return constError("remote: Options.Engine is neither VLLM nor SGLang")
 	}
 	if o.Timeout < 0 || o.MaxResponseBytes < 0 || o.Failures < 0 || o.Pause < 0 {
 		return constError("remote: Options: negative Timeout, MaxResponseBytes, Failures or Pause")
@@ -141,6 +147,10 @@ func (c *Client) exchange(path string, body []byte) (answer []byte, err error) {
 		request.Header[name] = values
 	}
 	request.Header.Set("Content-Type", "application/json")
+	// What is asked has no effect there. So says this key, which is not sent
+	// without a value, and the transport asks again when the server closes an
+	// idle connection at that moment.
+	request.Header["Idempotency-Key"] = nil
 	response, err := c.http.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("remote: %s: %w", path, err)
@@ -164,10 +174,11 @@ func message(answer []byte) string {
 		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
+		Message string `json:"message"` // SGLang's
 	}
 	text := string(answer)
-	if json.Unmarshal(answer, &e) == nil && e.Error.Message != "" {
-		text = e.Error.Message
+	if json.Unmarshal(answer, &e) == nil {
+		text = cmp.Or(e.Error.Message, e.Message, text)
 	}
 	return text[:min(len(text), 500)]
 }

@@ -320,3 +320,79 @@ func TestVerify(t *testing.T) {
 	require.NotEqual(t, mismatch.Ours, mismatch.Theirs)
 	require.NoError(t, c.Verify(t.Context(), "m", load("tokenize/tokenizers/mistral-v3-first.json"), "plain"))
 }
+
+// TestSGLang asks as SGLang's serving_tokenize.py takes it: the whole chat,
+// without what would make it another request.
+func TestSGLang(t *testing.T) {
+	var asked map[string]any
+	answer := `{"tokens":[1,2],"count":2,"max_model_len":-1}`
+	status := http.StatusOK
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = nil
+		if r.URL.Path == "/tokenize" {
+			_ = json.NewDecoder(r.Body).Decode(&asked)
+		}
+		w.WriteHeader(status)
+		fmt.Fprint(w, answer)
+	}, Options{Engine: SGLang})
+	body := []byte(`{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"<a>"}]},{"role":"assistant","content":null}],` +
+		`"reasoning_effort":"low","documents":[{"x":"y"}],"tools":[],"tool_choice":"none","continue_final_message":true,` +
+		`"stream":true,"stream_options":{},"add_generation_prompt":false,"add_special_tokens":true,"prompt":"x"}`)
+	want := map[string]any{
+		"model": "m", "messages": []any{map[string]any{"role": "user", "content": []any{map[string]any{"type": "text", "text": "<a>"}}}, map[string]any{"role": "assistant", "content": nil}},
+		"reasoning_effort": "low", "documents": []any{map[string]any{"x": "y"}}, "tools": []any{}, "tool_choice": "none", "continue_final_message": true,
+	}
+	got, err := c.TokenizeChat(t.Context(), body)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{1, 2}, got)
+	require.Equal(t, want, asked)
+	rendered, err := c.Render(t.Context(), "/v1/chat/completions/", body)
+	require.NoError(t, err)
+	require.Equal(t, []Rendered{{Tokens: []uint32{1, 2}}}, rendered)
+	got, err = c.Tokenize(t.Context(), "", "x", true)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{1, 2}, got)
+	require.Equal(t, map[string]any{"prompt": "x", "add_special_tokens": true}, asked)
+
+	for _, bad := range []string{`[`, `{}`, `{"messages":[{"content":[5]}]}`, `{"messages":[{"content":[{"type":"image_url"}]}]}`} {
+		_, err = c.TokenizeChat(t.Context(), []byte(bad))
+		require.ErrorIs(t, err, ErrNoRender, bad)
+	}
+	_, err = c.Render(t.Context(), "/v1/messages", body)
+	require.ErrorIs(t, err, ErrNoRender)
+
+	// A list of prompts has lists of tokens, which nobody asked for.
+	answer = `{"tokens":[[1],[2]],"count":[1,1],"max_model_len":9}`
+	_, err = c.TokenizeChat(t.Context(), body)
+	require.ErrorAs(t, err, new(*AnswerError))
+	status, answer = http.StatusBadRequest, `{"object":"error","message":"no template","type":"BadRequestError","param":null,"code":400}`
+	_, err = c.TokenizeChat(t.Context(), body)
+	failed, ok := errors.AsType[*StatusError](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, "no template", failed.Message)
+	require.False(t, IsUnavailable(err))
+	_, err = New(Options{URL: "http://x", Engine: 7})
+	require.ErrorContains(t, err, "Engine")
+}
+
+// TestIdleConnectionCloses: a server that closes connections while they idle,
+// as they do after some seconds, is asked again on another one.
+func TestIdleConnectionCloses(t *testing.T) {
+	var asked atomic.Int32
+	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+		require.NotContains(t, r.Header, "Idempotency-Key")
+		if asked.Add(1) == 2 { // on the connection of the first
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+		fmt.Fprint(w, `{"count":1,"tokens":[1]}`)
+	}, Options{})
+	for i := range 3 {
+		_, err := c.Tokenize(t.Context(), "", fmt.Sprint(i), true)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 4, asked.Load())
+}
