@@ -16,6 +16,8 @@ import (
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/dynamo"
+	"github.com/kvatlas/kvatlas/kvevents/mooncake"
+	"github.com/kvatlas/kvatlas/radix"
 )
 
 // Dynamo's event plane, to a match.
@@ -221,6 +223,210 @@ func TestDynamoNeverOvercounts(t *testing.T) {
 				} else {
 					require.Equal(t, 4*device, m.Workers[0].Usable, "seed %d", seed)
 					require.Equal(t, any, m.Workers[0].Combined, "seed %d", seed)
+				}
+			}
+		}
+	}
+}
+
+// Mooncake's events, to a match.
+
+// mooncakeEvent makes an event of worker-0, numbered in its medium's stream.
+func mooncakeEvent(id int, kind, medium, rest string) string {
+	return fmt.Sprintf(`{"event_id":%d,"timestamp":%d,"event_type":%q,"model_name":"m","block_size":4,"additional_salt":null,`+
+		`"lora_name":null,"tenant_id":"default","backend_id":"worker-0","medium":%q,"dp_rank":0%s}`, id, 1739145600000+id, kind, medium, rest)
+}
+
+// seqHashes are the rolling hashes of RFC 1527 for whole blocks of 4.
+func seqHashes(seed uint64, ids []uint32) (all []uint64) {
+	for i := 0; i+4 <= len(ids); i += 4 {
+		var b []byte
+		for _, id := range ids[i : i+4] {
+			b = binary.LittleEndian.AppendUint32(b, id)
+		}
+		h := xxh3.HashSeed(b, seed)
+		if i > 0 {
+			b = binary.LittleEndian.AppendUint64(nil, all[len(all)-1])
+			h = xxh3.HashSeed(binary.LittleEndian.AppendUint64(b, h), seed)
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+func list[T any](all []T) string { return strings.ReplaceAll(fmt.Sprint(all), " ", ",") }
+
+func TestMooncake(t *testing.T) {
+	const seed = 42
+	p := blockhash.Prompt{Tokens: tokens(14)}
+	for _, standard := range []bool{true, false} {
+		w := kvatlas.Worker{Name: "worker-0", Engine: "mooncake", Release: "0.3.0", BlockSize: 4}
+		hashes := []uint64{11, 12, 13}
+		if standard {
+			w.XXH3Seed = seed
+			hashes = seqHashes(seed, p.Tokens)
+		}
+		stored := func(from, to int, parent string) string {
+			s := fmt.Sprintf(`,"seq_hashes":%s,"base_block_idx":%d,"parent_hash":%s`, list(hashes[from:to]), from, parent)
+			if !standard {
+				s += `,"token_ids":` + list(p.Tokens[4*from:4*to])
+			}
+			return s
+		}
+		a := newAtlas(t, w)
+		f, err := mooncake.NewFollower(mooncake.Options{Handler: a.Handler(), Model: "m"})
+		require.NoError(t, err)
+		next := map[string]int{}
+		send := func(kind, medium, rest string) {
+			t.Helper()
+			require.NoError(t, f.Events([]byte(mooncakeEvent(next[medium], kind, medium, rest))))
+			next[medium]++
+		}
+		match := func() kvatlas.WorkerMatch {
+			var m kvatlas.Match
+			require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+			require.True(t, m.Workers[0].UpperBound)
+			require.Empty(t, m.Workers[0].Unknown)
+			return m.Workers[0]
+		}
+		send("stored", "gpu", stored(0, 2, "null"))
+		require.Equal(t, 8, match().Usable)
+		send("stored", "gpu", stored(2, 3, fmt.Sprint(hashes[1])))
+		require.Equal(t, 12, match().Usable)
+
+		// Trial T102: a removal takes a block from its medium only.
+		send("stored", "cpu", stored(0, 3, "null"))
+		send("stored", "disk", stored(0, 3, "null"))
+		send("removed", "cpu", `,"seq_hashes":`+list(hashes[1:2]))
+		m := match()
+		require.Equal(t, 12, m.Usable)
+		require.Equal(t, int32(1), m.Blocks[radix.CPU])
+		require.Equal(t, int32(3), m.Blocks[radix.Storage])
+		send("removed", "gpu", `,"seq_hashes":`+list(hashes[1:]))
+		require.Equal(t, 4, match().Usable)
+		require.Equal(t, 3, match().Combined)
+		send("cleared", "disk", "")
+		require.Equal(t, 1, match().Combined)
+		require.Equal(t, 4, match().Usable)
+
+		// Announced again: the third block was never put anywhere but after its parent.
+		send("stored", "gpu", stored(1, 2, fmt.Sprint(hashes[0])))
+		require.Equal(t, 8, match().Usable)
+
+		// A hole in a stream.
+		next["gpu"] += 5
+		send("stored", "gpu", stored(0, 1, "null"))
+		require.Equal(t, 4, match().Usable)
+		stats, _, err := a.Stats("worker-0")
+		require.NoError(t, err)
+		require.True(t, stats.FromDocuments)
+		require.EqualValues(t, 5, stats.LostBatches)
+		require.Empty(t, stats.Contradiction)
+
+		// Of another model, tenant, or adapter: nothing.
+		for _, change := range []string{`"model_name":"m"`, `"tenant_id":"default"`, `"lora_name":null`, `"additional_salt":null`} {
+			event := mooncakeEvent(next["gpu"], "stored", "gpu", stored(1, 2, fmt.Sprint(hashes[0])))
+			require.NoError(t, f.Events([]byte(strings.Replace(event, change, change[:strings.Index(change, ":")]+`:"other"`, 1))))
+			require.Equal(t, 4, match().Usable)
+		}
+	}
+}
+
+// TestMooncakeHashesAlone: without the seed and without tokens nothing matches, and it
+// shows.
+func TestMooncakeHashesAlone(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "worker-0", Engine: "mooncake", Release: "0.3.0", BlockSize: 4})
+	f, err := mooncake.NewFollower(mooncake.Options{Handler: a.Handler(), Model: "m"})
+	require.NoError(t, err)
+	ids := tokens(9)
+	require.NoError(t, f.Events([]byte(mooncakeEvent(0, "stored", "gpu", `,"seq_hashes":`+list(seqHashes(7, ids))+`,"base_block_idx":0`))))
+	require.Equal(t, map[string]int{"worker-0": 0}, usable(t, a, blockhash.Prompt{Tokens: ids}))
+	stats, _, err := a.Stats("worker-0")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, stats.Unplaced)
+}
+
+// TestMooncakeNeverOvercounts: random caches on three media in three streams, with
+// holes; what matches is there, and without holes all that is there matches.
+func TestMooncakeNeverOvercounts(t *testing.T) {
+	media := []string{"gpu", "cpu", "disk"}
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		lossy, standard := seed%2 == 1, seed%4 < 2
+		w := kvatlas.Worker{Name: "worker-0", Engine: "mooncake", Release: "0.3.0", BlockSize: 4}
+		if standard {
+			w.XXH3Seed = 99
+		}
+		a := newAtlas(t, w)
+		f, err := mooncake.NewFollower(mooncake.Options{Handler: a.Handler(), Model: "m"})
+		require.NoError(t, err)
+		prompt := func(path string) (ids []uint32) {
+			for _, c := range path {
+				ids = append(ids, uint32(c), 1, uint32(c), 2)
+			}
+			return ids
+		}
+		held := [3]map[string]bool{{}, {}, {}}
+		next := [3]int{}
+		for range 120 {
+			path := ""
+			for range 1 + r.IntN(4) {
+				path += string(rune('a' + r.IntN(2)))
+			}
+			m := r.IntN(3)
+			hashes := seqHashes(99, prompt(path))
+			kind, rest := "stored", ""
+			switch n := r.IntN(12); {
+			case n < 7:
+				from := 0
+				for from < len(path)-1 && held[m][path[:from+1]] {
+					from++
+				}
+				parent := "null"
+				if from > 0 {
+					parent = fmt.Sprint(hashes[from-1])
+				}
+				rest = fmt.Sprintf(`,"seq_hashes":%s,"base_block_idx":%d,"parent_hash":%s`, list(hashes[from:]), from, parent)
+				if !standard {
+					rest += `,"token_ids":` + list(prompt(path[from:]))
+				}
+				for i := from; i < len(path); i++ {
+					held[m][path[:i+1]] = true
+				}
+			case n < 11:
+				kind, rest = "removed", `,"seq_hashes":`+list(hashes[len(hashes)-1:])
+				delete(held[m], path)
+			default:
+				kind = "cleared"
+				clear(held[m])
+			}
+			id := next[m]
+			next[m]++
+			if lossy && r.IntN(8) == 0 {
+				continue
+			}
+			require.NoError(t, f.Events([]byte(mooncakeEvent(id, kind, media[m], rest))))
+			for range 5 {
+				path := ""
+				gpu, any := 0, 0
+				for range 1 + r.IntN(4) {
+					path += string(rune('a' + r.IntN(2)))
+					if gpu == len(path)-1 && held[0][path] {
+						gpu++
+					}
+					if any == len(path)-1 && (held[0][path] || held[1][path] || held[2][path]) {
+						any++
+					}
+				}
+				var match kvatlas.Match
+				require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: append(prompt(path), 5)}}, &match))
+				got := match.Workers[0]
+				switch {
+				case !lossy:
+					require.Equal(t, 4*gpu, got.Usable, "seed %d", seed)
+					require.Equal(t, any, got.Combined, "seed %d", seed)
+				case m == 0: // the stream that spoke is known up to now
+					require.LessOrEqual(t, got.Usable, 4*gpu, "seed %d", seed)
 				}
 			}
 		}

@@ -137,19 +137,12 @@ func (f *Follower) Events(message []byte) error {
 }
 
 // scan begins to read a message, as JSON.
-func (f *Follower) scan(message []byte) (*jsonscan.Scanner, error) {
+func (f *Follower) scan(message []byte) (s *jsonscan.Scanner, err error) {
 	f.status.Messages++
-	if len(message) > f.lim.PayloadBytes {
-		return nil, f.unreadable(0, "more bytes than the limit allows")
+	if s, f.json, err = jsonevent.Open(message, f.json, f.lim.PayloadBytes); err != nil {
+		return nil, f.unreadable(0, err.Error())
 	}
-	if jsonevent.IsMsgpack(message) {
-		var err error
-		if f.json, err = jsonevent.FromMsgpack(f.json[:0], message, 2*f.lim.PayloadBytes); err != nil {
-			return nil, f.unreadable(0, err.Error())
-		}
-		message = f.json
-	}
-	return jsonscan.New(string(message)), nil
+	return s, nil
 }
 
 func (f *Follower) unreadable(offset int, reason string) error {
@@ -161,25 +154,13 @@ func (f *Follower) unreadable(offset int, reason string) error {
 func (f *Follower) events(message []byte, p *relay.Publisher, e *envelope) error {
 	s, err := f.scan(message)
 	if err == nil {
-		events := 0
-		one := func() error {
-			if events++; events > f.lim.Events {
-				return s.Fail("more events than the limit allows")
-			}
+		err = jsonevent.Each(s, f.lim.Events, func() error {
 			f.event.reset(s)
 			if err := f.event.read(&f.lim); err != nil {
 				return err
 			}
 			return f.apply(p, e)
-		}
-		if s.Peek() == '[' {
-			err = s.Array(one)
-		} else {
-			err = one()
-		}
-		if err == nil && !s.End() {
-			err = s.Fail("text after the events")
-		}
+		})
 		if err != nil {
 			err = f.unreadable(s.Pos(), err.Error())
 		}
