@@ -14,6 +14,7 @@ import (
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/conform"
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/radix"
 )
@@ -102,7 +103,7 @@ func sglangTape(t *testing.T, name string) (out tape) {
 				return err
 			}
 			p := &blockhash.Prompt{CacheSalt: op.Salt, ExtraKey: op.Key}
-			p.Tokens, p.WideTokens = conform.Tokens(tokens)
+			p.Tokens, p.WideTokens = recorded.Tokens(tokens)
 			for id, adapter := range adapters { // its extra key ends in a random id
 				if strings.HasSuffix(op.Key, id) {
 					p.LoRA = &blockhash.LoRA{Name: adapter}
@@ -229,7 +230,7 @@ func traceTape(t *testing.T, name string) (tape, *recording.Trace) {
 			tokens, err := prompts.Add(op)
 			require.NoError(t, err)
 			p := conform.TracePrompt(op)
-			p.Tokens, p.WideTokens = conform.Tokens(tokens)
+			p.Tokens, p.WideTokens = recorded.Tokens(tokens)
 			out.worker.PlainOnly = out.worker.PlainOnly && p.Features() == 0
 			out.steps = append(out.steps, tapeStep{prompt: &p})
 		case "finish":

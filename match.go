@@ -250,10 +250,9 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 		default:
 			q.Source = &dm.keys
 		}
+	} else if l := req.Prompt.LoRA; l != nil && l.Path == "" && d.key.scheme.LoRAPath() {
+		unknown = unknownPath
 	} else {
-		if l := req.Prompt.LoRA; l != nil && l.Path == "" && d.key.scheme.LoRAPath() {
-			unknown = unknownPath
-		}
 		if err := d.hasher.Start(&dm.chain, &req.Prompt); err != nil {
 			return err
 		}

@@ -49,6 +49,10 @@ type Chain struct {
 // may reach beyond them if Extend is to follow. The error is a [PromptError].
 // Cost: a look at items and texts, not at tokens.
 func (h *Hasher) Start(c *Chain, p *Prompt) error {
+	if !h.made() {
+		c.stop()
+		return errHasher
+	}
 	return h.resume(c, p, 0, h.root)
 }
 
@@ -57,10 +61,10 @@ func (h *Hasher) Start(c *Chain, p *Prompt) error {
 // prompt: a digest of other blocks gives hashes of another prompt. The digest
 // is copied.
 func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
-	if blocks == 0 {
+	if blocks == 0 || !h.made() {
 		return h.Start(c, p)
 	}
-	c.h = nil
+	c.stop()
 	if most := p.Len() / h.opt.BlockSize; p != nil && (blocks < 0 || blocks > most) {
 		return optionError("Resume after %d blocks: the prompt has %d", blocks, most)
 	}
@@ -71,8 +75,11 @@ func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 }
 
 func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
+	if c == nil {
+		return optionError("the Chain is nil")
+	}
 	if err := h.check(p); err != nil {
-		c.h = nil
+		c.stop()
 		return err
 	}
 	c.h, c.prompt = h, *p
@@ -108,7 +115,7 @@ func (h *Hasher) resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 // left. After false, Extend can make more. A Chain that was never started, or
 // whose Start failed, has no blocks.
 func (c *Chain) Next() (key uint64, ok bool) {
-	if c.h == nil || !c.step() {
+	if !c.started() || !c.step() {
 		return 0, false
 	}
 	return c.key, true
@@ -116,14 +123,36 @@ func (c *Chain) Next() (key uint64, ok bool) {
 
 // Digest returns the full digest of the block that Next handed out last; the
 // root before the first block. The slice is valid until the next call.
-func (c *Chain) Digest() []byte { return c.digest[:c.size] }
+func (c *Chain) Digest() []byte {
+	if c == nil {
+		return nil
+	}
+	return c.digest[:c.size]
+}
 
 // Blocks returns how many blocks were hashed or skipped by Resume.
-func (c *Chain) Blocks() int { return c.blocks }
+func (c *Chain) Blocks() int {
+	if c == nil {
+		return 0
+	}
+	return c.blocks
+}
+
+func (c *Chain) started() bool { return c != nil && c.h != nil }
+
+// stop makes a chain one without blocks.
+func (c *Chain) stop() {
+	if c != nil {
+		c.h = nil
+	}
+}
 
 // Len returns the number of tokens the chain has, hashed or not.
 func (c *Chain) Len() int {
-	if c.isWide {
+	switch {
+	case c == nil:
+		return 0
+	case c.isWide:
 		return c.wide.end()
 	}
 	return c.narrow.end()
@@ -134,7 +163,7 @@ func (c *Chain) Len() int {
 // It does nothing on a Chain that is not started.
 func (c *Chain) Extend(tokens []uint32) {
 	switch {
-	case c.h == nil || len(tokens) == 0:
+	case !c.started() || len(tokens) == 0:
 	case c.isWide:
 		c.wide.extend(c.done(), nil)
 		for _, t := range tokens {
@@ -149,7 +178,7 @@ func (c *Chain) Extend(tokens []uint32) {
 // ExtendWide is Extend for ids that are negative or above 2^32-1. With a
 // scheme that cannot hold an id the chain ends before its block.
 func (c *Chain) ExtendWide(tokens []int64) {
-	if c.h == nil || len(tokens) == 0 {
+	if !c.started() || len(tokens) == 0 {
 		return
 	}
 	if !c.isWide {

@@ -115,7 +115,8 @@ func randomPrompt(d dice) *Prompt {
 	words := []string{"", "a", "é", "b", "lora", "mm", "cache_salt", "tenant", "ключ", "0123456789abcdef", "Ā"}
 	word := func() string { return words[d.IntN(len(words))] }
 	if d.IntN(2) == 0 {
-		p.LoRA = &LoRA{Name: word(), Path: word(), ID: randomInt(d)}
+		given := func() string { return words[1+d.IntN(len(words)-1)] }
+		p.LoRA = &LoRA{Name: given(), Path: given(), ID: max(randomInt(d), 1)}
 	}
 	if d.IntN(2) == 0 {
 		p.CacheSalt = word()

@@ -11,16 +11,42 @@ const maxPosition = math.MaxInt32 / 2
 
 // check refuses prompts that the scheme's engine could not have hashed.
 func (h *Hasher) check(p *Prompt) error {
+	if !h.made() {
+		return errHasher
+	}
 	if err := checkPrompt(p); err != nil {
 		return err
 	}
 	switch {
+	case h.era.family == familyVLLM:
+		return checkLoRA(p.LoRA, h.era)
 	case h.era.family == familySGLang:
 		return h.checkSGLang(p)
 	case h.era.family == familySeq:
 		return h.checkSeq(p)
 	case h.opt.Algorithm == BLAKE3:
 		return h.checkHashed(p)
+	}
+	return nil
+}
+
+// made reports whether h came from New.
+func (h *Hasher) made() bool { return h != nil && h.era != nil }
+
+var errHasher = optionError("the Hasher is nil or zero: make it with New")
+
+// checkLoRA refuses adapters that vLLM does not have, as far as it hashes what
+// is wrong with them (vllm/lora/request.py, LoRARequest.__post_init__: ids from
+// 1, a path; vllm/entrypoints/openai/models/serving.py: a name).
+func checkLoRA(l *LoRA, e *era) error {
+	switch {
+	case l == nil:
+	case e.loraID && l.ID < 1:
+		return promptError("LoRA", -1, "the adapter's id is %d: this release hashes it, and ids start at 1", l.ID)
+	case !e.loraID && l.Name == "":
+		return promptError("LoRA", -1, "the adapter has no name: this release hashes it, and every adapter has one")
+	case e.tagged && l.Path == "":
+		return promptError("LoRA", -1, "the adapter has no path: this release hashes it; set it, or key the prompt by content")
 	}
 	return nil
 }

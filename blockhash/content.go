@@ -42,7 +42,8 @@ type ContentOptions struct {
 // prompts up by content key.
 //
 // The keys are this package's own and no engine's. A Content is immutable and
-// safe for concurrent use; use it by pointer, as [NewContent] returns it.
+// safe for concurrent use; use it by pointer, as [NewContent] returns it. A nil or
+// zero Content makes no keys: its functions return errors that wrap [ErrOptions].
 type Content struct {
 	opt ContentOptions
 	era *era
@@ -65,10 +66,23 @@ func NewContent(opt ContentOptions) (*Content, error) {
 }
 
 // BlockSize returns the number of tokens in a block.
-func (c *Content) BlockSize() int { return c.opt.BlockSize }
+func (c *Content) BlockSize() int {
+	if c == nil {
+		return 0
+	}
+	return c.opt.BlockSize
+}
+
+// made reports whether c came from NewContent.
+func (c *Content) made() bool { return c != nil && c.era != nil }
+
+var errContent = optionError("the Content is nil or zero: make it with NewContent")
 
 // Blocks returns how many keys a prompt of so many tokens has.
 func (c *Content) Blocks(tokens int) int {
+	if !c.made() {
+		return 0
+	}
 	return max(tokens-c.opt.Lookahead, 0) / c.opt.BlockSize
 }
 
@@ -166,7 +180,13 @@ type ContentChain struct {
 // Start makes ch ready to hand out the keys of p from its first block on. The
 // errors are those of [Content.AppendKeys].
 func (c *Content) Start(ch *ContentChain, p *Prompt) error {
+	if ch == nil {
+		return optionError("the ContentChain is nil")
+	}
 	ch.c = nil
+	if !c.made() {
+		return errContent
+	}
 	if err := c.check(p); err != nil {
 		return err
 	}
@@ -187,7 +207,7 @@ func (c *Content) Start(ch *ContentChain, p *Prompt) error {
 
 // Next returns the key of the next block, or false when no full block is left.
 func (ch *ContentChain) Next() (key uint64, ok bool) {
-	if ch.c == nil {
+	if ch == nil || ch.c == nil {
 		return 0, false
 	}
 	size, look := ch.c.opt.BlockSize, ch.c.opt.Lookahead
@@ -205,14 +225,24 @@ func (ch *ContentChain) Next() (key uint64, ok bool) {
 }
 
 // Key returns the key handed out last, ContentRoot before the first.
-func (ch *ContentChain) Key() uint64 { return ch.key }
+func (ch *ContentChain) Key() uint64 {
+	if ch == nil {
+		return ContentRoot
+	}
+	return ch.key
+}
 
 // Blocks returns how many keys were handed out.
-func (ch *ContentChain) Blocks() int { return ch.blocks }
+func (ch *ContentChain) Blocks() int {
+	if ch == nil {
+		return 0
+	}
+	return ch.blocks
+}
 
 // Extend appends tokens to the prompt, as [Chain.Extend] does.
 func (ch *ContentChain) Extend(tokens []uint32) {
-	if ch.c != nil && len(tokens) > 0 {
+	if ch != nil && ch.c != nil && len(tokens) > 0 {
 		ch.ids.extend(ch.blocks*ch.c.opt.BlockSize, tokens)
 	}
 }

@@ -16,6 +16,9 @@ const (
 
 // Features returns the parts that the prompt has.
 func (p *Prompt) Features() (f Features) {
+	if p == nil {
+		return 0
+	}
 	if p.LoRA != nil {
 		f |= FeatureLoRA
 	}

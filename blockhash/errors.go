@@ -42,6 +42,9 @@ type PromptError struct {
 
 // Error returns a text of the form "blockhash: invalid prompt: Items[2]: reason".
 func (e *PromptError) Error() string {
+	if e == nil {
+		return ErrPrompt.Error()
+	}
 	if e.Index < 0 {
 		return fmt.Sprintf("%s: %s: %s", ErrPrompt, e.Field, e.Reason)
 	}

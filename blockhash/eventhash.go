@@ -21,6 +21,9 @@ import (
 // lookahead tokens; or [ErrOptions] for a parent of another length than a
 // digest, and for Extras of another length than the span has blocks.
 func (h *Hasher) AppendEventDigests(dst, parent []byte, s *Span) ([]byte, error) {
+	if !h.made() {
+		return dst, errHasher
+	}
 	if h.era.family != familyVLLM {
 		return dst, fmt.Errorf("%w: hashes of %v are not computed from events", ErrOpaque, h.opt.Scheme)
 	}
@@ -34,6 +37,9 @@ func (h *Hasher) AppendEventDigests(dst, parent []byte, s *Span) ([]byte, error)
 	check := Content{opt: ContentOptions{Scheme: h.opt.Scheme, BlockSize: h.opt.BlockSize, Lookahead: h.opt.Lookahead}, era: h.era}
 	if err := check.checkSpan(s, blocks); err != nil {
 		return dst, err
+	}
+	if s.LoRA && s.LoRAPath == "" && h.era.tagged {
+		return dst, fmt.Errorf("%w: the event names an adapter, whose path is hashed and not given", ErrOpaque)
 	}
 	c := chains.Get().(*Chain)
 	defer recycle(c)

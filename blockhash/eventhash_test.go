@@ -49,6 +49,11 @@ func TestEventDigestsRefuse(t *testing.T) {
 	require.ErrorIs(t, err, ErrOptions)
 	_, err = h.AppendEventDigests(nil, nil, &Span{Tokens: tokens, LoRA: true})
 	require.ErrorIs(t, err, ErrOpaque)
+	extras := [][]Extra{{{Kind: ExtraText, Text: []byte("a")}}, {{Kind: ExtraText, Text: []byte("a")}}}
+	_, err = h.AppendEventDigests(nil, nil, &Span{Tokens: tokens, LoRA: true, Extras: extras})
+	require.ErrorIs(t, err, ErrOpaque, "no path")
+	_, err = h.AppendEventDigests(nil, nil, &Span{Tokens: tokens, LoRA: true, LoRAPath: "p", Extras: extras})
+	require.NoError(t, err)
 	sglang, err := SchemeFor("sglang", "0.5.20")
 	require.NoError(t, err)
 	_, err = mustNew(t, Options{Scheme: sglang, BlockSize: 2}).AppendEventDigests(nil, nil, &Span{Tokens: tokens})

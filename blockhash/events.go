@@ -73,6 +73,9 @@ type Span struct {
 // Lookahead have another number of entries than the span has blocks. dst is
 // then returned as it was.
 func (c *Content) AppendEventKeys(dst []uint64, s *Span) ([]uint64, error) {
+	if !c.made() {
+		return dst, errContent
+	}
 	if s == nil {
 		return dst, optionError("the span is nil")
 	}

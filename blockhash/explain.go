@@ -53,6 +53,9 @@ func (h *Hasher) Explain(p *Prompt, block int) (*Explanation, error) {
 // String returns a listing of the message, one part a line, with a last line
 // for the hash. Long parts are cut.
 func (x *Explanation) String() string {
+	if x == nil {
+		return ""
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "block %d, %s of %v, message of %d bytes\n", x.Block, x.Algorithm, x.Scheme, len(x.Message))
 	for _, p := range x.Parts {

@@ -50,7 +50,9 @@ type Options struct {
 }
 
 // Hasher computes block hashes of one engine configuration. But for its memo
-// it is immutable, and it is safe for concurrent use; use it by pointer, as [New] returns it.
+// it is immutable, and it is safe for concurrent use; use it by pointer, as [New]
+// returns it. A nil or zero Hasher hashes nothing: its functions return errors
+// that wrap [ErrOptions].
 type Hasher struct {
 	opt  Options
 	era  *era
@@ -161,20 +163,31 @@ func (h *Hasher) rootVLLM(fixed bool) ([]byte, error) {
 }
 
 // Scheme returns the scheme the Hasher was made for.
-func (h *Hasher) Scheme() Scheme { return h.opt.Scheme }
+func (h *Hasher) Scheme() Scheme { return h.options().Scheme }
 
 // Algorithm returns the algorithm the Hasher was made for.
-func (h *Hasher) Algorithm() Algorithm { return h.opt.Algorithm }
+func (h *Hasher) Algorithm() Algorithm { return h.options().Algorithm }
 
 // BlockSize returns the number of tokens in a block.
-func (h *Hasher) BlockSize() int { return h.opt.BlockSize }
+func (h *Hasher) BlockSize() int { return h.options().BlockSize }
 
 // Lookahead returns the number of tokens past a block that its hash covers.
-func (h *Hasher) Lookahead() int { return h.opt.Lookahead }
+func (h *Hasher) Lookahead() int { return h.options().Lookahead }
+
+// options returns those of New, none for nil.
+func (h *Hasher) options() *Options {
+	if h == nil {
+		return &Options{}
+	}
+	return &h.opt
+}
 
 // DigestSize returns the length in bytes of a block's digest: that of the
 // algorithm, or 8 for schemes whose hashes are integers.
 func (h *Hasher) DigestSize() int {
+	if !h.made() {
+		return 0
+	}
 	if e := h.era; e.folded || e.family == familySeq || e.family == familySGLang && e.sglang != sglangChain {
 		return 8
 	}
@@ -183,12 +196,20 @@ func (h *Hasher) DigestSize() int {
 
 // AppendRoot appends the root: the parent of a prompt's first block, NONE_HASH
 // in vLLM.
-func (h *Hasher) AppendRoot(dst []byte) []byte { return append(dst, h.root...) }
+func (h *Hasher) AppendRoot(dst []byte) []byte {
+	if !h.made() {
+		return dst
+	}
+	return append(dst, h.root...)
+}
 
 // Blocks returns how many hashes a prompt of so many tokens has: only full
 // blocks whose lookahead tokens exist are hashed. (A last partial chunk of
 // LMCache counts, and SGLang to 0.4.7 has one hash for all full pages.)
 func (h *Hasher) Blocks(tokens int) int {
+	if !h.made() {
+		return 0
+	}
 	n := max(tokens-h.opt.Lookahead, 0)
 	switch o := &h.opt; {
 	case o.EAGLE:

@@ -45,7 +45,7 @@ func TestTenMillionTokens(t *testing.T) {
 func TestMegabyteSalt(t *testing.T) {
 	for a := range numAlgorithms {
 		h := mustNew(t, Options{Scheme: mustScheme(t, "0.31.0"), Algorithm: a, BlockSize: 4, Seed: SeedText("0")})
-		p := &Prompt{Tokens: seq(1, 8), CacheSalt: strings.Repeat("é", 1<<19), LoRA: &LoRA{Name: strings.Repeat("n", 1<<20)}}
+		p := &Prompt{Tokens: seq(1, 8), CacheSalt: strings.Repeat("é", 1<<19), LoRA: &LoRA{Name: strings.Repeat("n", 1<<20), Path: "p"}}
 		digests, err := h.AppendDigests(nil, p)
 		require.NoError(t, err)
 		require.Equal(t, slowDigests(h, p), digests)

@@ -189,10 +189,10 @@ func (e *memoEntry) insertAfter(ring *memoEntry) {
 // each shard's lock in turn, so sums of a busy memo are of slightly different
 // instants.
 func (h *Hasher) MemoStats() MemoStats {
-	m := h.memo
-	if m == nil {
+	if h == nil || h.memo == nil {
 		return MemoStats{}
 	}
+	m := h.memo
 	st := MemoStats{Hits: m.hits.Load(), Misses: m.misses.Load(), Evicted: m.evicted.Load(), MaxBytes: m.max}
 	for i := range m.shards {
 		s := &m.shards[i]

@@ -25,7 +25,7 @@ func longPrompt(d dice, blockSize int) *Prompt {
 		p.Tokens = append(p.Tokens, id)
 	}
 	if d.IntN(3) == 0 {
-		p.LoRA = &LoRA{Name: "a", Path: []string{"p", "q"}[d.IntN(2)], ID: int64(d.IntN(2))}
+		p.LoRA = &LoRA{Name: "a", Path: []string{"p", "q"}[d.IntN(2)], ID: 1 + int64(d.IntN(2))}
 	}
 	if d.IntN(3) == 0 {
 		p.CacheSalt = []string{"", "s", "t"}[d.IntN(3)]

@@ -15,6 +15,9 @@ import (
 //
 // When a prompt is refused nothing is hashed, and the error names it.
 func (h *Hasher) AppendKeysEach(dst [][]uint64, prompts []*Prompt) ([][]uint64, error) {
+	if !h.made() {
+		return dst, errHasher
+	}
 	for i, p := range prompts {
 		if err := h.check(p); err != nil {
 			return dst, fmt.Errorf("prompt %d: %w", i, err)

@@ -26,7 +26,8 @@ type Prompt struct {
 
 // LoRA names an adapter as the engine knows it. Which of the fields count
 // depends on the release: vLLM hashes ID to 0.11.0, Name from 0.11.2, Name and
-// Path from 0.31.
+// Path from 0.31. Those that count must be set, as they are in every engine: an
+// ID of 1 or more, a Name, a Path.
 type LoRA struct {
 	Name string
 	Path string
@@ -36,7 +37,9 @@ type LoRA struct {
 // Item is one multimodal input of a prompt.
 type Item struct {
 	// Identifier is the engine's name of the content, by default the hex
-	// digest of image, audio or video (mm_features[i].identifier in vLLM).
+	// digest of image, audio or video (mm_features[i].identifier in vLLM), or
+	// what the client gave for it, which may be empty: vLLM 0.32 takes that as
+	// it is.
 	Identifier string
 	// Offset and Length are the tokens it takes, from the prompt's start.
 	Offset, Length int

@@ -20,6 +20,8 @@ import (
 // scheme has no rule for them. dst is then returned as it was.
 func (h *Hasher) AppendEventKeys(dst []uint64, s *Span) ([]uint64, error) {
 	switch {
+	case !h.made():
+		return dst, errHasher
 	case s == nil:
 		return dst, optionError("the span is nil")
 	case h.era.family != familySeq:

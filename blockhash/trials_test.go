@@ -206,7 +206,7 @@ func TestAdapters(t *testing.T) {
 	for _, s := range vllmSchemes() {
 		h := mustNew(t, Options{Scheme: s, BlockSize: 4, Seed: SeedText("0")})
 		seen := map[string]bool{}
-		for _, l := range []*LoRA{nil, {Name: "a", ID: 1}, {Name: "b", ID: 2}} {
+		for _, l := range []*LoRA{nil, {Name: "a", ID: 1, Path: "p"}, {Name: "b", ID: 2, Path: "p"}} {
 			for _, d := range hashes(t, h, &Prompt{Tokens: seq(1, 8), LoRA: l}) {
 				require.False(t, seen[d], "%v: %v shares a block", s, l)
 				seen[d] = true

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 )
 
@@ -53,7 +53,7 @@ func appendCase(list []Vector, head *recording.HashFile, data []byte) ([]Vector,
 	if err != nil {
 		return nil, err
 	}
-	prompt := promptOf(&c)
+	prompt := *recorded.Prompt(&c)
 	for _, a := range []blockhash.Algorithm{blockhash.SHA256, blockhash.SHA256CBOR, blockhash.XXHash, blockhash.XXHashCBOR} {
 		r, ok := c.Results[a.String()]
 		if !ok || r.Error != "" {
@@ -86,28 +86,4 @@ func appendCase(list []Vector, head *recording.HashFile, data []byte) ([]Vector,
 func (v *Vector) rootIsRandom() bool {
 	_, err := v.Hasher()
 	return errors.Is(err, blockhash.ErrRoot)
-}
-
-func promptOf(c *recording.HashCase) blockhash.Prompt {
-	p := blockhash.Prompt{CacheSalt: c.CacheSalt}
-	for _, id := range c.Tokens {
-		if id < 0 || id > math.MaxUint32 {
-			p.WideTokens = c.Tokens
-		}
-	}
-	if p.WideTokens == nil {
-		for _, id := range c.Tokens {
-			p.Tokens = append(p.Tokens, uint32(id))
-		}
-	}
-	if c.LoRA != nil {
-		p.LoRA = &blockhash.LoRA{Name: c.LoRA.Name, Path: c.LoRA.Path, ID: c.LoRA.ID}
-	}
-	for _, m := range c.Items {
-		p.Items = append(p.Items, blockhash.Item{Identifier: m.Identifier, Offset: m.Offset, Length: m.Length})
-	}
-	if c.Embeds != nil {
-		p.Embeds = &blockhash.Embeds{Data: c.Embeds, BytesPerToken: c.EmbedsPerTok}
-	}
-	return p
 }

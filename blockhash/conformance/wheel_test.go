@@ -6,21 +6,34 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/blockhash"
 )
 
 // TestWheels: random requests, hashed by the functions in vLLM's wheels
 // (testdata/wheel/gen.py), among them eras and combinations that the
 // repository's recordings lack: xxhash before 0.17, lookahead with embeddings.
+// The functions were asked for one adapter without a path, which LoRARequest
+// refuses in the engine: so do we.
 func TestWheels(t *testing.T) {
 	provenance, err := os.ReadFile("testdata/wheel/PROVENANCE")
 	require.NoError(t, err)
-	files := 0
+	files, refused := 0, 0
+	known := func(v *Vector) ([][]byte, error) {
+		got, err := ours(v)
+		if l := v.Prompt.LoRA; l != nil && l.Path == "" && errors.Is(err, blockhash.ErrPrompt) {
+			refused++
+			return nil, ErrSkip
+		}
+		return got, err
+	}
 	for line := range bytes.Lines(provenance) {
 		var p struct {
 			File string
@@ -34,13 +47,16 @@ func TestWheels(t *testing.T) {
 		data, err := io.ReadAll(z)
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
-		sum := sha256.Sum256(data)
-		require.Equal(t, p.Sum, hex.EncodeToString(sum[:]), p.File)
+		digest := sha256.Sum256(data)
+		require.Equal(t, p.Sum, hex.EncodeToString(digest[:]), p.File)
 		list, err := Read(bytes.NewReader(data))
 		require.NoError(t, err)
-		require.Equal(t, Summary{Passed: 240}, Run(t, ours, list...), p.File)
+		sum := Run(t, known, list...)
+		require.Zero(t, sum.Failed)
+		require.Equal(t, 240, sum.Passed+sum.Skipped, p.File)
 		files++
 	}
+	require.Equal(t, 4, refused, "one prompt, four algorithms")
 	have, err := filepath.Glob("testdata/wheel/*.jsonl.gz")
 	require.NoError(t, err)
 	require.Len(t, have, files, "every file has a line in PROVENANCE")

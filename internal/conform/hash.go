@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 )
 
@@ -73,7 +73,7 @@ func hashCase(f *recording.HashFile, c *recording.HashCase, algorithm string, sc
 	h, err := hasherFor(f, c, algorithm, scheme)
 	var got []byte
 	if err == nil {
-		got, err = h.AppendDigests(nil, prompt(c))
+		got, err = h.AppendDigests(nil, recorded.Prompt(c))
 	}
 	if want.Error != "" || err != nil {
 		if want.Error != "" && errors.Is(err, blockhash.ErrPrompt) {
@@ -91,12 +91,12 @@ func hashCase(f *recording.HashFile, c *recording.HashCase, algorithm string, sc
 	if d := sameDigests(h, c, want, got); d != nil {
 		return d
 	}
-	keys, err := h.AppendKeys(nil, prompt(c))
+	keys, err := h.AppendKeys(nil, recorded.Prompt(c))
 	if d := sameKeys(want, keys, err, ", 64-bit form"); d != nil {
 		return d
 	}
 	var chain blockhash.Chain
-	if err := h.Start(&chain, prompt(c)); err != nil {
+	if err := h.Start(&chain, recorded.Prompt(c)); err != nil {
 		return &Difference{Where: ", lazily", Want: "a chain", Got: err.Error()}
 	}
 	if d := sameKeys(want, drain(&chain, nil), nil, ", lazily"); d != nil {
@@ -111,7 +111,7 @@ func extended(h *blockhash.Hasher, c *recording.HashCase, want recording.HashRes
 	if c.Embeds != nil || len(c.Tokens) < 2 {
 		return nil
 	}
-	p := prompt(c)
+	p := recorded.Prompt(c)
 	cut := len(c.Tokens)/2 | 1
 	whole := *p
 	var rest []uint32
@@ -171,43 +171,6 @@ func hasherFor(f *recording.HashFile, c *recording.HashCase, algorithm string, s
 	return nil, err
 }
 
-// prompt turns a case into what the hasher takes; ids outside uint32 travel
-// in the wide form.
-func prompt(c *recording.HashCase) *blockhash.Prompt {
-	p := &blockhash.Prompt{CacheSalt: c.CacheSalt}
-	p.Tokens, p.WideTokens = Tokens(c.Tokens)
-	if c.LoRA != nil {
-		p.LoRA = &blockhash.LoRA{Name: c.LoRA.Name, ID: c.LoRA.ID, Path: c.LoRA.Path}
-	}
-	p.Items = Items(c.Items)
-	if c.Embeds != nil {
-		p.Embeds = &blockhash.Embeds{Data: c.Embeds, BytesPerToken: c.EmbedsPerTok}
-	}
-	return p
-}
-
-// Tokens returns the ids in the narrow form, or in the wide one when one of
-// them needs it.
-func Tokens(ids []int64) ([]uint32, []int64) {
-	narrow := make([]uint32, len(ids))
-	for i, id := range ids {
-		if id < 0 || id > math.MaxUint32 {
-			return nil, ids
-		}
-		narrow[i] = uint32(id)
-	}
-	return narrow, nil
-}
-
-// Items turns recorded multimodal items into those of a prompt.
-func Items(items []recording.Item) []blockhash.Item {
-	var out []blockhash.Item
-	for _, it := range items {
-		out = append(out, blockhash.Item{Identifier: it.Identifier, Offset: it.Offset, Length: it.Length})
-	}
-	return out
-}
-
 func sameDigests(h *blockhash.Hasher, c *recording.HashCase, want recording.HashResult, got []byte) *Difference {
 	size := h.DigestSize()
 	if len(got) != size*len(want.Hashes) {
@@ -231,7 +194,7 @@ func about(h *blockhash.Hasher, c *recording.HashCase, block int) string {
 	if c.ExtraKeys != nil {
 		text += fmt.Sprintf(", the engine's extra keys %s", c.ExtraKeys)
 	}
-	if x, err := h.Explain(prompt(c), block); err == nil {
+	if x, err := h.Explain(recorded.Prompt(c), block); err == nil {
 		text += "\n" + strings.TrimRight(x.String(), "\n")
 	}
 	return text

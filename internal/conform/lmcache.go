@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 )
 
@@ -111,7 +112,7 @@ func (h *lmcacheHeader) check(l *lmcacheLine, tokens []int64) *Difference {
 	want, answered := l.hashes()
 	hasher, err := h.hasher(l)
 	p := &blockhash.Prompt{}
-	p.Tokens, p.WideTokens = Tokens(tokens)
+	p.Tokens, p.WideTokens = recorded.Tokens(tokens)
 	var chain blockhash.Chain
 	if err == nil {
 		err = hasher.Start(&chain, p)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 )
 
@@ -221,7 +222,7 @@ func (f *SessionFleet) rankOf(i int) (int, bool) {
 // SessionPrompt is the prompt of a recorded request.
 func SessionPrompt(r *recording.ServerRequest) blockhash.Prompt {
 	p := blockhash.Prompt{}
-	p.Tokens, p.WideTokens = Tokens(r.Tokens)
+	p.Tokens, p.WideTokens = recorded.Tokens(r.Tokens)
 	if r.CacheSalt != nil {
 		p.CacheSalt = *r.CacheSalt
 	}

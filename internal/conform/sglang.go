@@ -11,6 +11,7 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/radix"
 )
@@ -130,7 +131,7 @@ func (r *sglangRun) query(line int, q *sglangQuery) error {
 		return err
 	}
 	req := kvatlas.Request{}
-	req.Prompt.Tokens, req.Prompt.WideTokens = Tokens(tokens)
+	req.Prompt.Tokens, req.Prompt.WideTokens = recorded.Tokens(tokens)
 	if q.CacheSalt != nil {
 		req.Prompt.CacheSalt = *q.CacheSalt
 	}
@@ -255,7 +256,7 @@ func (c *sglangCase) check(scheme blockhash.Scheme) *Difference {
 		return &Difference{Want: "a hasher", Got: err.Error()}
 	}
 	p := &blockhash.Prompt{CacheSalt: c.Salt, ExtraKey: c.ExtraKey}
-	p.Tokens, p.WideTokens = Tokens(c.Tokens)
+	p.Tokens, p.WideTokens = recorded.Tokens(c.Tokens)
 	if c.LoRA != "" {
 		p.LoRA = loraNamed(c.LoRA)
 	}

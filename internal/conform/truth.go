@@ -8,6 +8,7 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
@@ -211,7 +212,7 @@ func (r *traceRun) arrive(op *recording.TraceOp) error {
 }
 
 func TracePrompt(op *recording.TraceOp) blockhash.Prompt {
-	p := blockhash.Prompt{CacheSalt: op.CacheSalt, Items: Items(op.Items)}
+	p := blockhash.Prompt{CacheSalt: op.CacheSalt, Items: recorded.Items(op.Items)}
 	if op.LoRAName != nil {
 		p.LoRA = &blockhash.LoRA{Name: *op.LoRAName, ID: op.LoRAID, Path: op.LoRAPath}
 	}
@@ -230,7 +231,7 @@ func (r *traceRun) query(at int) error {
 	}
 	tokens = append(tokens[:len(tokens):len(tokens)], op.Output...)
 	req := kvatlas.Request{Prompt: r.extras[op.ID]}
-	req.Prompt.Tokens, req.Prompt.WideTokens = Tokens(tokens)
+	req.Prompt.Tokens, req.Prompt.WideTokens = recorded.Tokens(tokens)
 	if err := r.atlas.Match(&req, &r.match); err != nil {
 		return fmt.Errorf("line %d: %w", op.Line, err)
 	}
