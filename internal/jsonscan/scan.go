@@ -247,7 +247,7 @@ func (s *Scanner) Number() (uint32, error) {
 		s.pos++
 	}
 	n, err := strconv.ParseUint(s.data[start:s.pos], 10, 32)
-	if err != nil {
+	if err != nil || s.data[start] == '0' && s.pos > start+1 {
 		s.pos = start
 		return 0, s.Fail("expected a number from 0 to 4294967295")
 	}
