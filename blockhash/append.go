@@ -24,8 +24,8 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	size := h.DigestSize()
 	for c.step() {
 		dst = append(dst, c.key)
-		for d := c.rest(); len(d) > 0; d = d[size:] {
-			dst = append(dst, binary.BigEndian.Uint64(d[size-8:size]))
+		for d := c.rest(); len(d) >= size; d = d[size:] {
+			dst = append(dst, binary.BigEndian.Uint64(d[size-8:]))
 		}
 	}
 	return dst, nil

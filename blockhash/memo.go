@@ -7,10 +7,11 @@ import (
 )
 
 // MemoStats tell what a Hasher's memo has done since it was made. Counts are
-// in spans of MemoSpan blocks.
+// of lookups: of spans of MemoSpan blocks, or where that is not known or the
+// prompt too short, of half of one.
 type MemoStats struct {
-	Hits     uint64 // spans whose digests were remembered
-	Misses   uint64 // spans that had to be hashed
+	Hits     uint64 // digests were remembered
+	Misses   uint64 // they were not
 	Evicted  uint64 // spans dropped to keep within MaxBytes
 	Entries  int    // spans held now
 	Bytes    int64  // memory they take, bookkeeping included
@@ -44,6 +45,7 @@ type memoEntry struct {
 	key        memoKey
 	prev, next *memoEntry
 	protected  bool
+	touched    uint64 // the shard's count of puts at the last use
 	digests    []byte // immutable
 }
 
@@ -63,6 +65,7 @@ type memoShard struct {
 	probation, protected memoEntry
 	free                 []*memoEntry // dropped ones, for reuse: only digests leave the lock
 	bytes, protectedSum  int64
+	puts                 uint64
 	max                  int64
 	_                    [64]byte // keep neighbours' locks on other cache lines
 }
@@ -122,6 +125,7 @@ func (m *memo) put(k memoKey, digests []byte) {
 		s.evict()
 		m.evicted.Add(1)
 	}
+	s.puts++
 	e := s.entry()
 	e.key, e.digests, e.protected = k, digests, false
 	s.entries[k] = e
@@ -130,8 +134,13 @@ func (m *memo) put(k memoKey, digests []byte) {
 }
 
 // touch notes a use. The oldest protected entries go back on probation when
-// these take more than three quarters.
+// these take more than three quarters. The order of uses between two puts does
+// not matter, as only a put evicts.
 func (s *memoShard) touch(e *memoEntry) {
+	if e.protected && e.touched == s.puts {
+		return
+	}
+	e.touched = s.puts
 	e.unlink()
 	if !e.protected {
 		e.protected = true

@@ -122,7 +122,7 @@ func TestMemoOff(t *testing.T) {
 func TestMemoFlood(t *testing.T) {
 	const limit = 1 << 20
 	h := mustNew(t, Options{Scheme: mustScheme(t, "0.31.0"), BlockSize: 16, Seed: SeedText("0"), MemoBytes: limit})
-	good := &Prompt{Tokens: benchTokens(50_000)} // 48 spans, 110 kB
+	good := &Prompt{Tokens: benchTokens(50_000)} // 48 spans and 53 blocks, 110 kB
 	hits := func() uint64 {
 		before := h.MemoStats().Hits
 		keySink, _ = h.AppendKeys(keySink[:0], good)
@@ -130,7 +130,7 @@ func TestMemoFlood(t *testing.T) {
 	}
 	require.Zero(t, hits())
 	all := hits()
-	require.Equal(t, uint64(48), all)
+	require.Equal(t, uint64(49), all, "48 spans, and half of what is left")
 	for i := range 300 {
 		flood := &Prompt{Tokens: append([]uint32{uint32(i)}, good.Tokens[:12_000]...)}
 		keySink, _ = h.AppendKeys(keySink[:0], flood)
@@ -198,4 +198,21 @@ func TestMemoMemory(t *testing.T) {
 		require.InEpsilon(t, said, grown, 0.2, "%v: grown %d, said %d", a, grown, said)
 		runtime.KeepAlive(h)
 	}
+}
+
+// TestMemoNextTurn: the next turn of a conversation takes all whole spans of the
+// one before from the memo, and half of the span in which that ended.
+func TestMemoNextTurn(t *testing.T) {
+	opt := Options{Scheme: mustScheme(t, "0.31.0"), BlockSize: 16, Seed: SeedText("0")}
+	plain := mustNew(t, opt)
+	opt.MemoBytes = 1 << 20
+	h := mustNew(t, opt)
+	p := &Prompt{Tokens: benchTokens(68_000)}
+	keysOf(t, h, &Prompt{Tokens: p.Tokens[:63_000]}) // 61 spans and 33 blocks
+	before := h.MemoStats()
+	require.Equal(t, 62, before.Entries)
+	require.Equal(t, keysOf(t, plain, p), keysOf(t, h, p))
+	after := h.MemoStats()
+	require.Equal(t, uint64(61+1), after.Hits-before.Hits)
+	require.Equal(t, 62+5, after.Entries, "the span that was halved and four new ones")
 }

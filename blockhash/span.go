@@ -12,29 +12,42 @@ import (
 type span struct {
 	collecting bool
 	key        memoKey
+	blocks     int    // so many go under the key
 	digests    []byte // collected so far
 	buf        contentBuffer
 }
 
-// remembered returns the digests of the span of blocks that begins at start,
-// if the memo has them, or begins to collect them. Elsewhere in a span it does
-// nothing.
+// halfSpan is what the memo keeps of a prompt's end that is too short for a
+// span, so that its next turn hashes less of it again.
+const halfSpan = MemoSpan / 2
+
+// remembered returns the digests of the span of blocks that begins at start, or
+// of its first half, if the memo has them, and begins to collect the others.
+// Elsewhere in a span it does nothing.
 func (c *Chain) remembered(start int) []byte {
-	m, s := c.h.memo, &c.span
+	m, s, size := c.h.memo, &c.span, c.h.opt.BlockSize
 	if c.blocks%MemoSpan != 0 {
 		return nil
 	}
 	s.collecting = false
-	end := start + MemoSpan*c.h.opt.BlockSize + c.h.opt.Lookahead
-	if c.isWide || c.prompt.Embeds != nil || end > c.Len() {
+	room := c.Len() - c.h.opt.Lookahead - start
+	if c.isWide || c.prompt.Embeds != nil || room < halfSpan*size {
 		return nil
 	}
-	s.key = c.spanKey(m.seed, start, end)
-	known := m.get(s.key)
-	if known == nil {
-		s.collecting = true
-		s.digests = s.digests[:0]
+	whole := room >= MemoSpan*size
+	if whole {
+		s.key, s.blocks = c.spanKey(m.seed, start, MemoSpan), MemoSpan
+		if known := m.get(s.key); known != nil {
+			return known
+		}
 	}
+	half := c.spanKey(m.seed, start, halfSpan)
+	known := m.get(half)
+	if !whole {
+		s.key, s.blocks = half, halfSpan
+	}
+	s.collecting = whole || known == nil
+	s.digests = append(s.digests[:0], known...)
 	return known
 }
 
@@ -42,16 +55,17 @@ func (c *Chain) remembered(start int) []byte {
 func (c *Chain) collect(digests []byte) {
 	s := &c.span
 	s.digests = append(s.digests, digests...)
-	if len(s.digests) == MemoSpan*c.h.DigestSize() {
-		c.h.memo.put(s.key, s.digests)
+	if want := s.blocks * c.h.DigestSize(); len(s.digests) >= want {
+		c.h.memo.put(s.key, s.digests[:want])
 		s.collecting = false
 	}
 }
 
-// spanKey hashes all that the digests of the blocks from start to end depend
+// spanKey hashes all that the digests of so many blocks from start on depend
 // on: the digest before, tokens (with those of the lookahead) and what makes
 // the extra keys. The Hasher's options need no place: a memo has one Hasher.
-func (c *Chain) spanKey(seed uint64, start, end int) memoKey {
+func (c *Chain) spanKey(seed uint64, start, blocks int) memoKey {
+	end := start + blocks*c.h.opt.BlockSize + c.h.opt.Lookahead
 	ids := c.narrow.at(start, end)
 	// The ids as they are in memory: a key never leaves the process.
 	view := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(ids))), 4*len(ids))
