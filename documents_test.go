@@ -200,9 +200,9 @@ func TestTensorRTNeverOvercounts(t *testing.T) {
 		poll := follow(t, a, e)
 		e.emit(`{"type":"created","num_blocks_per_cache_level":[100,10]}`)
 		type node struct {
-			hash, parent string
-			level        int
-			ids          []uint32
+			hash  string
+			level int
+			ids   []uint32
 		}
 		sorted := func(held map[string]*node) (all []*node) {
 			for _, hash := range slices.Sorted(maps.Keys(held)) {

@@ -1,6 +1,7 @@
 package trtllm
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -95,6 +96,14 @@ func plain(ids ...uint32) string {
 }
 
 func TestPublishedForms(t *testing.T) {
+	var list []json.RawMessage
+	require.NoError(t, json.Unmarshal([]byte(documented), &list))
+	first := newDecoder(t, Options{BlockSize: 1})
+	require.Equal(t, []kvevents.Event{{Kind: kvevents.AllBlocksCleared}}, decode(t, first, string(list[0])))
+	require.Equal(t, []kvevents.Event{{
+		Kind: kvevents.BlockStored, Hashes: []uint64{4203099703668305365}, Tokens: []uint32{1}, BlockSize: 1, Medium: []byte("GPU"),
+	}}, decode(t, first, string(list[1])))
+
 	d := newDecoder(t, Options{BlockSize: 4})
 	require.Equal(t, []kvevents.Event{
 		{Kind: kvevents.BlockStored, Hashes: []uint64{101}, Medium: []byte("GPU")},
