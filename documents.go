@@ -23,7 +23,8 @@ import (
 //     part (enable_partial_reuse) is not counted.
 //   - dynamo: blocks are known by Dynamo's own hash of their tokens, which its relays
 //     publish beside the engine's hash (package kvevents/dynamo); also from events in
-//     vLLM's form, by their tokens.
+//     vLLM's form, by their tokens. Before 1.6 that hash is the same under every adapter
+//     and salt, so that nothing is known unless the worker is declared PlainOnly.
 //   - mooncake: with XXH3Seed the publisher's hashes are those of RFC 1527 (package
 //     kvevents/mooncake); without, blocks are known by the token ids of their events.
 //
@@ -73,6 +74,7 @@ func (w *Worker) documentedKey(key domainKey) (domainKey, error) {
 		key.xxh3 = w.XXH3Seed
 	default:
 		key.relay, key.xxh3 = true, w.XXH3Seed
+		key.mixed = w.Engine == dynamo && !w.PlainOnly && !key.scheme.Namespaces()
 		if w.Engine == mooncake {
 			key.xxh3 = blockhash.DynamoSeed // any will do: it is ours
 		}

@@ -67,7 +67,8 @@ func dynamoBlock(hash, tokens uint64) string {
 
 func TestDynamo(t *testing.T) {
 	for _, release := range []string{"1.0.0", "1.6.0"} {
-		a := newAtlas(t, kvatlas.Worker{Name: "7", Engine: "dynamo", Release: release, BlockSize: 4})
+		w := kvatlas.Worker{Name: "7", Engine: "dynamo", Release: release, BlockSize: 4, PlainOnly: release == "1.0.0"}
+		a := newAtlas(t, w)
 		e := newEventPlane(t, a)
 		match := func(p blockhash.Prompt) kvatlas.WorkerMatch {
 			var m kvatlas.Match
@@ -95,7 +96,7 @@ func TestDynamo(t *testing.T) {
 		e.send("device", dynamoStored("101", dynamoBlock(102, tokensHash(5, 6, 7, 8))), `{"removed":{"block_hashes":[102]}}`)
 		require.Equal(t, 4, match(p).Usable)
 
-		// Trial T34: before 1.6 the hashes of an adapter are those of the base model.
+		// Before 1.6 the hashes of an adapter are those of the base model.
 		var m kvatlas.Match
 		p.LoRA = &blockhash.LoRA{Name: "adapter"}
 		if err := a.Match(&kvatlas.Request{Prompt: p}, &m); release == "1.0.0" {
@@ -132,10 +133,48 @@ func TestDynamo(t *testing.T) {
 	}
 }
 
+// TestDynamoAdapters: trial T34. From 1.6 the seed of an adapter's tokens is its own:
+// the same tokens in three ways are three chains.
+func TestDynamoAdapters(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "7", Engine: "dynamo", Release: "1.6.0", BlockSize: 4})
+	e := newEventPlane(t, a)
+	ids := []uint32{1, 2, 3, 4, 5}
+	for i, lora := range []string{"", "a", "b"} {
+		seed := uint64(1337)
+		if lora != "" {
+			seed += xxh3.HashStringSeed(lora, 0)
+		}
+		var b []byte
+		for _, id := range ids[:4] {
+			b = binary.LittleEndian.AppendUint32(b, id)
+		}
+		e.send("device", dynamoStored("null", dynamoBlock(uint64(i), xxh3.HashSeed(b, seed))))
+	}
+	match := func(lora string) int {
+		p := blockhash.Prompt{Tokens: ids}
+		if lora != "" {
+			p.LoRA = &blockhash.LoRA{Name: lora}
+		}
+		return usable(t, a, p)["7"]
+	}
+	require.Equal(t, []int{4, 4, 4, 0}, []int{match(""), match("a"), match("b"), match("c")})
+	e.send("device", `{"removed":{"block_hashes":[1]}}`)
+	require.Equal(t, []int{4, 0, 4, 0}, []int{match(""), match("a"), match("b"), match("c")})
+
+	// Before, one cannot tell them apart: nothing is known.
+	a = newAtlas(t, kvatlas.Worker{Name: "7", Engine: "dynamo", Release: "1.5.0", BlockSize: 4})
+	e = newEventPlane(t, a)
+	e.send("device", dynamoStored("null", dynamoBlock(1, 14643705804678351452)))
+	var m kvatlas.Match
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: ids}}, &m))
+	require.Contains(t, m.Workers[0].Unknown, "declare the worker PlainOnly")
+	require.Zero(t, m.Workers[0].Usable)
+}
+
 // TestDynamoBackend: events in vLLM's form, as "Publish KV Events from a Custom
 // Backend" of Dynamo's documentation has it: [timestamp, [maps], rank], signed hashes.
 func TestDynamoBackend(t *testing.T) {
-	a := newAtlas(t, kvatlas.Worker{Name: "w", Engine: "dynamo", Release: "1.0.0", BlockSize: 4})
+	a := newAtlas(t, kvatlas.Worker{Name: "w", Engine: "dynamo", Release: "1.6.0", BlockSize: 4})
 	form, err := kvevents.FormFor("vllm", "0.24.0") // the same maps
 	require.NoError(t, err)
 	first, second := uint64(1<<63+1), uint64(2)

@@ -316,3 +316,49 @@ func TestDocumentedWorkersRefused(t *testing.T) {
 	_, ok = a.Worker("nobody")
 	require.False(t, ok)
 }
+
+// TestTensorRTWindows: a model that mixes full attention with a window of 8. Each
+// window's events are a cache group; what the window needs counts only where it is.
+func TestTensorRTWindows(t *testing.T) {
+	w := trtWorker()
+	w.Cache.Groups = []radix.Group{{}, {Kind: radix.SlidingWindow, Window: 8}}
+	a := newAtlas(t, w)
+	e := &trtEngine{}
+	srv := httptest.NewServer(e)
+	defer srv.Close()
+	p, err := trtllm.NewPoller(trtllm.PollerOptions{
+		URL: srv.URL, Worker: "trt", Handler: a.Handler(), Decoder: trtllm.Options{BlockSize: unit, Windows: []int{4096, 8}},
+	})
+	require.NoError(t, err)
+	ids := tokens(17)
+	emit := func(window int, data string) {
+		e.events = append(e.events, fmt.Sprintf(`{"event_id":%d,"data":%s,"window_size":%d}`, e.next, data, window))
+		e.next++
+	}
+	match := func() int {
+		_, err := p.Poll(t.Context())
+		require.NoError(t, err)
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: ids}}, &m))
+		require.Empty(t, m.Workers[0].Unknown)
+		require.True(t, m.Workers[0].UpperBound)
+		return m.Workers[0].Usable
+	}
+	all := trtStored("null", trtBlock("1", 0, ids[:4]...), trtBlock("2", 0, ids[4:8]...), trtBlock("3", 0, ids[8:12]...), trtBlock("4", 0, ids[12:16]...))
+	emit(4096, all)
+	require.Zero(t, match(), "nothing of the window")
+	emit(8, all)
+	require.Equal(t, 16, match())
+	emit(8, `{"type":"removed","block_hashes":[1,2]}`) // out of the window
+	require.Equal(t, 16, match())
+	emit(8, `{"type":"removed","block_hashes":[4]}`)
+	require.Zero(t, match(), "the window before the third block is not whole")
+	emit(8, trtStored("1", trtBlock("2", 0, ids[4:8]...)))
+	require.Equal(t, 12, match())
+	emit(4096, `{"type":"removed","block_hashes":[3]}`)
+	emit(8, trtStored("null", trtBlock("1", 0, ids[:4]...)))
+	require.Equal(t, 8, match())
+	emit(64, all) // of a window that was not named
+	require.Equal(t, 8, match())
+	require.EqualValues(t, 1, p.Status().Decoder.OtherWindows)
+}

@@ -30,6 +30,7 @@ type domainKey struct {
 	beside          blockhash.Scheme // of chunks: the vLLM that LMCache runs in
 	partial         bool             // of chunks: the last one need not be full
 	relay           bool             // keys are hashed here, from what events say of tokens
+	mixed           bool             // of relays: these do not tell salted blocks and those of adapters from plain ones
 	xxh3            uint64           // Dynamo, Mooncake: the seed
 }
 

@@ -250,6 +250,8 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 		default:
 			q.Source = &dm.keys
 		}
+	} else if d.key.mixed {
+		unknown = unknownMixed
 	} else if l := req.Prompt.LoRA; l != nil && l.Path == "" && d.key.scheme.LoRAPath() {
 		unknown = unknownPath
 	} else {

@@ -30,6 +30,7 @@ func TestEventKeysEqualThoseOfPrompts(t *testing.T) {
 		scheme, err := SchemeFor(engine, release)
 		require.NoError(t, err)
 		require.True(t, scheme.FromDocuments())
+		require.Equal(t, engine == "dynamo", scheme.Namespaces())
 		size := 1 + r.IntN(5)
 		h := mustNew(t, Options{Scheme: scheme, BlockSize: size, XXH3Seed: 1337})
 		for range size * 10 {

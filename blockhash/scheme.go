@@ -188,6 +188,10 @@ func (s Scheme) EventExtraKeys() bool { return s.era().eventKeys }
 // 0.31 on). No event carries it: whoever hashes prompts must be told.
 func (s Scheme) LoRAPath() bool { return s.era().tagged }
 
+// Namespaces reports whether adapter and salt are in the hashes that a relay has of
+// each block's tokens (Dynamo from 1.6): before, blocks of both look like plain ones.
+func (s Scheme) Namespaces() bool { return s.era().seqNamespace }
+
 // FromDocuments reports whether the engine's events and what it does with blocks
 // are known from its documents and published sources only: nothing was compared
 // with the engine itself.

@@ -414,3 +414,38 @@ func FuzzMessages(f *testing.F) {
 		require.True(t, x.Status().Duplicates == 1 && len(r.take()) == 0 || x.Status().Restarts > 0)
 	})
 }
+
+// BenchmarkEnvelope: a message with one event of 64 blocks, in msgpack, which repeats:
+// all but the handler's part.
+func BenchmarkEnvelope(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	blocks := []any{}
+	for range 64 {
+		blocks = append(blocks, map[string]any{"block_hash": r.Uint64(), "tokens_hash": r.Uint64(), "mm_extra_info": nil})
+	}
+	event := map[string]any{"worker_id": 7, "storage_tier": "device", "event": map[string]any{
+		"event_id": 1, "dp_rank": 0, "data": map[string]any{"stored": map[string]any{"parent_hash": nil, "start_position": nil, "blocks": blocks}},
+	}}
+	payload, err := msgpack.Marshal(event)
+	require.NoError(b, err)
+	messages := make([][]byte, 2)
+	for i := range messages {
+		messages[i], err = msgpack.Marshal(map[string]any{"publisher_id": 5, "sequence": i, "published_at": 0, "topic": "kv_events", "payload": payload})
+		require.NoError(b, err)
+	}
+	f, err := NewFollower(Options{Handler: nobody{}})
+	require.NoError(b, err)
+	b.SetBytes(int64(len(payload)))
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := f.Envelope(messages[i%2]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Apply(kvevents.Source, uint64, *kvevents.Batch) {}
+func (nobody) Clear(kvevents.Source, kvevents.ClearCause)     {}
+func (nobody) Lost(kvevents.Loss)                             {}

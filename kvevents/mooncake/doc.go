@@ -29,7 +29,9 @@
 // The media gpu, cpu and disk are GPU, CPU and STORAGE; others keep their names in
 // capitals. The source of an event is its backend_id and dp_rank. Events of another
 // model, tenant or salt than the [Options] say are left out and counted, and all of
-// adapters (lora_name): the blocks of one are never taken for those of another.
+// adapters (lora_name): the blocks of one are never taken for those of another. That a
+// publisher sends blocks under a request's salt, or with images in them, with an
+// additional_salt of their own is taken from the RFC's word.
 //
 // # Losses
 //

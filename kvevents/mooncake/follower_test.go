@@ -386,3 +386,36 @@ func FuzzMessages(f *testing.F) {
 		require.Error(t, second)
 	})
 }
+
+// BenchmarkEvents: one event of 64 blocks of 64 tokens in JSON, which repeats: all but
+// the handler's part.
+func BenchmarkEvents(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	hashes, ids := make([]uint64, 64), make([]uint32, 64*64)
+	for i := range hashes {
+		hashes[i] = r.Uint64()
+	}
+	for i := range ids {
+		ids[i] = r.Uint32N(100_000)
+	}
+	event, err := json.Marshal(map[string]any{
+		"event_id": 0, "event_type": "stored", "model_name": "m", "block_size": 64, "backend_id": "worker-0", "medium": "gpu",
+		"dp_rank": 0, "seq_hashes": hashes, "base_block_idx": 0, "parent_hash": nil, "token_ids": ids,
+	})
+	require.NoError(b, err)
+	f, err := NewFollower(Options{Handler: nobody{}, Model: "m"})
+	require.NoError(b, err)
+	b.SetBytes(int64(len(event)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := f.Events(event); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Apply(kvevents.Source, uint64, *kvevents.Batch) {}
+func (nobody) Clear(kvevents.Source, kvevents.ClearCause)     {}
+func (nobody) Lost(kvevents.Loss)                             {}
