@@ -88,10 +88,16 @@ func (c *cache) hit(a *Arrival) (total, gpu int) {
 	return total, gpu
 }
 
-// admit takes the blocks that a request needs; false if they are not there.
+// admit takes the blocks that a request needs; false if they are not there. Blocks
+// that running requests hold already need no room.
 func (c *cache) admit(j *job) bool {
 	a := j.arrival
 	need := blocksFor(a.Tokens+a.Output, c.size)
+	for _, key := range a.Blocks {
+		if b := c.blocks[key]; b != nil && b.refs > 0 {
+			need--
+		}
+	}
 	if c.used+need > c.capacity && c.used > 0 {
 		return false
 	}
@@ -110,8 +116,6 @@ func (c *cache) admit(j *job) bool {
 		}
 		if b.refs == 0 {
 			c.used++
-			need--
-		} else {
 			need--
 		}
 		b.refs++

@@ -201,3 +201,17 @@ func FuzzReadTrace(f *testing.F) {
 		}
 	})
 }
+
+// TestSharedBlocksNeedNoRoom: the cache has room for one prompt of four blocks and
+// two answers of one block each, so two requests with the same prompt run at once.
+func TestSharedBlocksNeedNoRoom(t *testing.T) {
+	e := Engine{FlopsPerToken: 1, Flops: 1000, WeightBytes: 1, KVBytes: 1, Bandwidth: 1e9, BatchTokens: 1000, MaxRequests: 4, KVTokens: 600}
+	trace := &Trace{BlockSize: 100, Arrivals: []Arrival{
+		{At: 0, Tokens: 401, Output: 90, Blocks: []uint64{1, 2, 3, 4}},
+		{At: 0.1, Tokens: 401, Output: 90, Blocks: []uint64{1, 2, 3, 4}},
+	}}
+	r, err := Run(Config{Policy: "random", Workers: 1, Engine: e, Noise: -1, RTT: 1e-9}, trace)
+	require.NoError(t, err)
+	require.InDelta(t, 0.401-0.1+0.002, r.TTFT50, 1e-6, "the second waits for the prompt of the first, not for its answer")
+	require.Equal(t, 402, r.PrefillTokens)
+}
