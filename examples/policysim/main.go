@@ -161,7 +161,7 @@ func open(name string) (io.ReadCloser, error) {
 }
 
 // mooncake are the recorded scenarios and their loads for eight workers.
-var mooncake = map[string][]float64{"conversation": {2, 2.5, 3}, "synthetic": {2, 2.5, 3}}
+var mooncake = map[string][]float64{"conversation": {2, 2.5, 3, 3.5}, "synthetic": {2, 2.5, 3, 3.5}}
 
 func scenarioNames() []string {
 	var names []string

@@ -34,7 +34,9 @@ type Engine struct {
 //   - 128 KiB of KV cache a token (2·32 layers·8 heads·128·2 bytes) and room for
 //     500,000 tokens beside the weights, as llm-d's approximate prefix plugin
 //     computes for the same model and device;
-//   - 8,192 batched tokens and 256 requests: vLLM's defaults for serving on it;
+//   - 8,192 batched tokens and 1,024 requests: what vLLM's get_batch_defaults
+//     (engine/arg_utils.py, since 0.9) takes for serving on a device of 70 GB or
+//     more;
 //   - host memory over PCIe 5.0 x16 at 50 GB/s.
 //
 // That is a cold prompt of 12,000 tokens in 0.48 s, and a step of 32 requests
@@ -43,7 +45,7 @@ func Llama8BOnH100() Engine {
 	return Engine{
 		FlopsPerToken: 2 * 8.03e9, AttentionFlops: 4 * 32 * 4096, Flops: 0.5 * 989e12,
 		WeightBytes: 2 * 8.03e9, KVBytes: 128 << 10, Bandwidth: 0.8 * 3.35e12, Overhead: 0.001,
-		BatchTokens: 8192, MaxRequests: 256, KVTokens: 500_000, HostBandwidth: 50e9,
+		BatchTokens: 8192, MaxRequests: 1024, KVTokens: 500_000, HostBandwidth: 50e9,
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 type Scenario struct {
 	// Name and About say what it is.
 	Name, About string
-	// Loads are the factors to try, around what eight workers can do.
+	// Loads are the factors to try, from what eight workers do with ease to
+	// more than they can do.
 	Loads []float64
 	// Configure sets what the scenario needs of the fleet; may be nil.
 	Configure func(*Config)
@@ -25,11 +26,11 @@ type Scenario struct {
 func Scenarios() []Scenario {
 	return []Scenario{
 		{"hotspot", "six requests in ten share one prompt of 8,192 tokens, the rest 100 others by Zipf", []float64{0.8, 1.2, 1.5}, nil, hotspot},
-		{"fresh", "tenants by Zipf; a ninth worker joins after 60 s", []float64{0.8, 1, 1.2}, func(c *Config) { c.Joins = []float64{60} }, zipf},
-		{"unique", "prompts of 1,024 to 12,288 tokens that share nothing", []float64{0.8, 1, 1.2}, nil, unique},
-		{"burst", "32 siblings of a new prompt of 8,192 tokens within 50 ms, every 4 s, over unique prompts", []float64{1, 2, 2.5}, nil, burst},
-		{"zipf", "400 tenants by Zipf with system prompts of 2,048 to 16,384 tokens and questions of 128 to 1,024", []float64{0.8, 1, 1.2}, nil, zipf},
-		{"agents", "agents whose context grows by 256 to 2,048 tokens a turn, with branches of two to four", []float64{1, 1.4, 1.8}, nil, agents},
+		{"fresh", "tenants by Zipf; a ninth worker joins after 60 s", []float64{0.8, 1, 1.2, 1.4}, func(c *Config) { c.Joins = []float64{60} }, zipf},
+		{"unique", "prompts of 1,024 to 12,288 tokens that share nothing", []float64{0.8, 1, 1.2, 1.4}, nil, unique},
+		{"burst", "32 siblings of a new prompt of 8,192 tokens within 50 ms, every 4 s, over unique prompts", []float64{1, 2, 2.5, 3}, nil, burst},
+		{"zipf", "400 tenants by Zipf with system prompts of 2,048 to 16,384 tokens and questions of 128 to 1,024", []float64{0.8, 1, 1.2, 1.4}, nil, zipf},
+		{"agents", "agents whose context grows by 256 to 2,048 tokens a turn, with branches of two to four", []float64{1, 1.4, 1.8, 2.2}, nil, agents},
 		{"bestofn", "eight samples of each prompt at once", []float64{0.4, 0.7, 0.9}, nil, bestOfN},
 	}
 }
