@@ -42,8 +42,7 @@ type Speculation struct {
 
 	mu      sync.Mutex
 	now     time.Time
-	entries map[specKey]specEntry
-	perWork map[WorkerID]int // entries
+	entries map[WorkerID]map[uint64]specEntry // by worker and block
 	flights []specFlight
 	free    int32
 	early   specList // no first token yet; lives are equal, so in order of expiry
@@ -52,11 +51,6 @@ type Speculation struct {
 	lastID  uint32
 	lag     float64 // seconds, moving average
 	stats   SpeculationStats
-}
-
-type specKey struct {
-	worker WorkerID
-	key    uint64
 }
 
 // specEntry is the claim that a block is on its way. id tells a later claim of
@@ -114,7 +108,7 @@ func NewSpeculation(o SpeculationOptions) (*Speculation, error) {
 		o.Now = time.Now
 	}
 	empty := specList{-1, -1}
-	return &Speculation{o: o, entries: map[specKey]specEntry{}, perWork: map[WorkerID]int{}, free: -1, early: empty, late: empty}, nil
+	return &Speculation{o: o, entries: map[WorkerID]map[uint64]specEntry{}, free: -1, early: empty, late: empty}, nil
 }
 
 // SpecTicket is the handle of one request's entries. It is a value and may be
@@ -146,17 +140,21 @@ func (s *Speculation) Sent(w WorkerID, keys []uint64) SpecTicket {
 	f.generation++
 	f.worker, f.keys, f.ids = w, append(f.keys[:0], keys...), f.ids[:0]
 	s.blocks += len(keys)
+	entries := s.entries[w]
+	if entries == nil {
+		entries = map[uint64]specEntry{}
+		s.entries[w] = entries
+	}
 	for _, k := range keys {
-		e, ok := s.entries[specKey{w, k}]
+		e, ok := entries[k]
 		if !ok {
 			s.lastID++
 			e.id = s.lastID
-			s.perWork[w]++
 			s.stats.Entered++
 		}
 		e.refs++
 		e.computed = false // it will be computed again if it is evicted first
-		s.entries[specKey{w, k}] = e
+		entries[k] = e
 		f.ids = append(f.ids, e.id)
 	}
 	s.link(&s.early, i, s.now.Add(s.o.MaxTTL))
@@ -171,10 +169,11 @@ func (t SpecTicket) FirstToken() {
 		if f.list == &s.late {
 			return
 		}
+		entries := s.entries[f.worker]
 		for i, k := range f.keys {
-			if e, ok := s.entries[specKey{f.worker, k}]; ok && e.id == f.ids[i] {
+			if e, ok := entries[k]; ok && e.id == f.ids[i] {
 				e.computed, e.at = true, s.now
-				s.entries[specKey{f.worker, k}] = e
+				entries[k] = e
 			}
 		}
 		ttl := min(s.o.MaxTTL, max(s.o.MinTTL, time.Duration(s.o.LagFactor*s.lag*float64(time.Second))))
@@ -209,16 +208,17 @@ func (s *Speculation) Stored(w WorkerID, keys []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	if s.perWork[w] == 0 {
+	entries := s.entries[w]
+	if len(entries) == 0 {
 		return
 	}
 	measured, lag := false, 0.0
 	for _, k := range keys {
-		if e, ok := s.entries[specKey{w, k}]; ok {
+		if e, ok := entries[k]; ok {
 			if measured = true; e.computed {
 				lag = max(lag, s.now.Sub(e.at).Seconds())
 			}
-			s.drop(specKey{w, k}, &s.stats.Confirmed)
+			s.drop(entries, k, &s.stats.Confirmed)
 		}
 	}
 	if measured {
@@ -233,12 +233,13 @@ func (s *Speculation) Removed(w WorkerID, keys []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	if s.perWork[w] == 0 {
+	entries := s.entries[w]
+	if len(entries) == 0 {
 		return
 	}
 	for _, k := range keys {
-		if e, ok := s.entries[specKey{w, k}]; ok && e.computed {
-			s.drop(specKey{w, k}, &s.stats.Removed)
+		if e, ok := entries[k]; ok && e.computed {
+			s.drop(entries, k, &s.stats.Removed)
 		}
 	}
 }
@@ -258,6 +259,7 @@ func (s *Speculation) Forget(w WorkerID) {
 			i = next
 		}
 	}
+	delete(s.entries, w)
 }
 
 // Has reports whether a block is on its way to a worker.
@@ -265,7 +267,7 @@ func (s *Speculation) Has(w WorkerID, key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	_, ok := s.entries[specKey{w, key}]
+	_, ok := s.entries[w][key]
 	return ok
 }
 
@@ -281,13 +283,14 @@ func (s *Speculation) Extend(req *Request, keys []uint64, candidates []Candidate
 	s.tick()
 	for i := range candidates {
 		c := &candidates[i]
-		if s.perWork[c.ID] == 0 {
+		entries := s.entries[c.ID]
+		if len(entries) == 0 {
 			continue
 		}
 		from := max(0, int(c.Match.Total()))
 		n := from
 		for n < len(keys) {
-			if _, ok := s.entries[specKey{c.ID, keys[n]}]; ok {
+			if _, ok := entries[keys[n]]; ok {
 				c.Match.Speculative++
 			} else if confirmed == nil || !confirmed(c.ID, keys[n]) {
 				break
@@ -311,7 +314,10 @@ func (s *Speculation) Stats() SpeculationStats {
 	defer s.mu.Unlock()
 	s.tick()
 	st := s.stats
-	st.Entries, st.Lag = len(s.entries), time.Duration(s.lag*float64(time.Second))
+	for _, entries := range s.entries {
+		st.Entries += len(entries)
+	}
+	st.Lag = time.Duration(s.lag * float64(time.Second))
 	return st
 }
 
@@ -330,16 +336,16 @@ func (s *Speculation) tick() {
 // end takes a request's claims away and frees its slot.
 func (s *Speculation) end(i int32, counter *uint64) {
 	f := &s.flights[i]
+	entries := s.entries[f.worker]
 	for n, k := range f.keys {
-		key := specKey{f.worker, k}
-		e, ok := s.entries[key]
+		e, ok := entries[k]
 		if !ok || e.id != f.ids[n] {
 			continue
 		}
 		if e.refs--; e.refs > 0 {
-			s.entries[key] = e
+			entries[k] = e
 		} else {
-			s.drop(key, counter)
+			s.drop(entries, k, counter)
 		}
 	}
 	s.blocks -= len(f.keys)
@@ -351,12 +357,9 @@ func (s *Speculation) end(i int32, counter *uint64) {
 	f.next, s.free = s.free, i
 }
 
-func (s *Speculation) drop(key specKey, counter *uint64) {
-	delete(s.entries, key)
+func (s *Speculation) drop(entries map[uint64]specEntry, key uint64, counter *uint64) {
+	delete(entries, key)
 	*counter++
-	if s.perWork[key.worker]--; s.perWork[key.worker] <= 0 {
-		delete(s.perWork, key.worker)
-	}
 }
 
 // link appends to a list, never to expire before what is in it.

@@ -7,13 +7,13 @@ type cache struct {
 	size     int // tokens in a block
 	kvBytes  float64
 	capacity int
-	used     int // blocks held or reserved by requests
-	blocks   map[uint64]*block
-	free     list // cached and unused, next to be reused first
+	used     int      // blocks held or reserved by requests
+	blocks   []*block // by key
+	free     list     // cached and unused, next to be reused first
 	transfer float64
 
 	hostCapacity int
-	host         map[uint64]*block
+	host         []*block // by key
 	hostLRU      list
 
 	log *[]cacheEvent // what the engine would publish
@@ -65,9 +65,9 @@ func (l *list) remove(b *block) {
 	l.n--
 }
 
-func newCache(e *Engine, size int, log *[]cacheEvent) *cache {
-	return &cache{size: size, kvBytes: e.KVBytes, capacity: max(1, e.KVTokens/size), blocks: map[uint64]*block{},
-		hostCapacity: e.HostTokens / size, host: map[uint64]*block{}, log: log}
+func newCache(e *Engine, size, keys int, log *[]cacheEvent) *cache {
+	return &cache{size: size, kvBytes: e.KVBytes, capacity: max(1, e.KVTokens/size), blocks: make([]*block, keys),
+		hostCapacity: e.HostTokens / size, host: make([]*block, keys), log: log}
 }
 
 // hit returns the whole blocks of the prompt that need no computing, of which the
@@ -142,7 +142,7 @@ func (c *cache) takeTransfer() float64 {
 func (c *cache) evict() {
 	b := c.free.first
 	c.free.remove(b)
-	delete(c.blocks, b.key)
+	c.blocks[b.key] = nil
 	*c.log = append(*c.log, cacheEvent{key: b.key})
 	if c.hostCapacity == 0 {
 		return
@@ -155,7 +155,7 @@ func (c *cache) evict() {
 	if c.hostLRU.n >= c.hostCapacity {
 		old := c.hostLRU.first
 		c.hostLRU.remove(old)
-		delete(c.host, old.key)
+		c.host[old.key] = nil
 		*c.log = append(*c.log, cacheEvent{key: old.key, host: true})
 	}
 	h := &block{key: b.key}
@@ -187,7 +187,7 @@ func (c *cache) release(j *job) {
 		if b.ready {
 			c.free.push(b)
 		} else {
-			delete(c.blocks, b.key)
+			c.blocks[b.key] = nil
 		}
 	}
 	j.held = nil

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"container/heap"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -152,22 +151,53 @@ type event struct {
 
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) less(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
+
+// push and pop keep a binary heap, the next event first. (container/heap would
+// allocate for each event, of which there are most.)
+func (e *events) push(v event) {
+	q := append(*e, v)
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.less(i, up) {
+			break
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+	*e = q
+}
+
+func (e *events) pop() event {
+	q := *e
+	first, last := q[0], len(q)-1
+	q[0], q[last] = q[last], event{}
+	q = q[:last]
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= last {
+			break
+		}
+		if down+1 < last && q.less(down+1, down) {
+			down++
+		}
+		if !q.less(down, i) {
+			break
+		}
+		q[i], q[down] = q[down], q[i]
+		i = down
+	}
+	*e = q
+	return first
 }
 
 // fleet is a running simulation.
 type fleet struct {
 	c       *Config
 	trace   *Trace
+	keys    int // block keys are below
 	rng     *rand.Rand
 	now     float64
 	queue   events
@@ -202,8 +232,9 @@ func Run(c Config, trace *Trace) (*Result, error) {
 
 // newFleet sets a simulation up; c is valid.
 func newFleet(c *Config, trace *Trace) (*fleet, error) {
-	f := &fleet{c: c, rng: rand.New(rand.NewPCG(c.Seed, 0x5eed)), index: newIndex()}
-	f.trace = f.vary(trace)
+	f := &fleet{c: c, rng: rand.New(rand.NewPCG(c.Seed, 0x5eed))}
+	f.trace, f.keys = dense(f.vary(trace))
+	f.index = newIndex(f.keys)
 	f.end = f.trace.Arrivals[len(f.trace.Arrivals)-1].At
 	f.result = newTally(c, f.trace)
 	for range c.Workers {
@@ -233,7 +264,7 @@ func newFleet(c *Config, trace *Trace) (*fleet, error) {
 // run plays all events until every request is finished.
 func (f *fleet) run() error {
 	for f.sent < len(f.trace.Arrivals) || f.open > 0 {
-		e := heap.Pop(&f.queue).(event)
+		e := f.queue.pop()
 		f.now = e.at
 		if f.now > f.end+drainLimit {
 			break // what is still open has failed the objective anyway
@@ -262,12 +293,42 @@ func (f *fleet) vary(t *Trace) *Trace {
 	return out
 }
 
+// dense returns a trace whose block keys are small numbers, so that tables by key
+// are slices, and the number of keys. Generated and Mooncake's keys are so already.
+func dense(t *Trace) (*Trace, int) {
+	highest, blocks := uint64(0), 0
+	for i := range t.Arrivals {
+		blocks += len(t.Arrivals[i].Blocks)
+		for _, k := range t.Arrivals[i].Blocks {
+			highest = max(highest, k)
+		}
+	}
+	if highest < uint64(2*blocks+1024) {
+		return t, int(highest) + 1
+	}
+	ids := map[uint64]uint64{}
+	for i := range t.Arrivals {
+		a := &t.Arrivals[i]
+		renamed := make([]uint64, len(a.Blocks))
+		for n, k := range a.Blocks {
+			id, ok := ids[k]
+			if !ok {
+				id = uint64(len(ids))
+				ids[k] = id
+			}
+			renamed[n] = id
+		}
+		a.Blocks = renamed
+	}
+	return t, len(ids)
+}
+
 func (f *fleet) jitter() float64 { return 1 + f.c.Noise*(2*f.rng.Float64()-1) }
 
 func (f *fleet) push(e event) {
 	e.order = f.made
 	f.made++
-	heap.Push(&f.queue, e)
+	f.queue.push(e)
 }
 
 func (f *fleet) handle(e *event) error {
@@ -310,7 +371,7 @@ func (f *fleet) handle(e *event) error {
 func (f *fleet) join() *worker {
 	id := len(f.workers)
 	w := &worker{id: id, name: fmt.Sprintf("worker-%02d", id), e: &f.c.Engine, speed: f.jitter(), alive: true, joined: f.now, changed: f.now}
-	w.cache = newCache(w.e, f.trace.BlockSize, &f.changes)
+	w.cache = newCache(w.e, f.trace.BlockSize, f.keys, &f.changes)
 	f.workers = append(f.workers, w)
 	return w
 }

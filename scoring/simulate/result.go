@@ -106,7 +106,7 @@ func (r *tally) finish(f *fleet, end float64) *Result {
 		return r.ttft[max(0, int(math.Ceil(p*float64(len(r.ttft))))-1)]
 	}
 	out := &Result{Requests: f.sent, Good: r.good, Unfinished: f.open, Goodput: float64(r.good) / max(end, 1e-9),
-		TTFT50: at(0.5), TTFT95: at(0.95), TTFT99: at(0.99), UniqueTokens: uniqueTokens(f.trace)}
+		TTFT50: at(0.5), TTFT95: at(0.95), TTFT99: at(0.99), UniqueTokens: uniqueTokens(f.trace, f.keys)}
 	if r.prompt > 0 {
 		out.HitRate = float64(r.cached) / float64(r.prompt)
 	}
@@ -134,8 +134,8 @@ func (r *tally) finish(f *fleet, end float64) *Result {
 }
 
 // uniqueTokens counts what one worker with an unlimited cache would compute.
-func uniqueTokens(t *Trace) int {
-	seen, total := map[uint64]bool{}, 0
+func uniqueTokens(t *Trace, keys int) int {
+	seen, total := make([]bool, keys), 0
 	for i := range t.Arrivals {
 		a := &t.Arrivals[i]
 		hit := 0

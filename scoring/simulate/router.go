@@ -12,37 +12,31 @@ import (
 // index is what events say: which workers hold a block, as a set in a word. All
 // routers see the same events at the same time, so they share it.
 type index struct {
-	gpu, host map[uint64]uint64
+	gpu, host []uint64 // by key
+	tiers     bool     // host was ever used
 }
 
-func newIndex() index { return index{gpu: map[uint64]uint64{}, host: map[uint64]uint64{}} }
+func newIndex(keys int) index { return index{gpu: make([]uint64, keys), host: make([]uint64, keys)} }
 
 func (x *index) apply(worker int, changes []cacheEvent) {
 	bit := uint64(1) << worker
 	for _, c := range changes {
 		m := x.gpu
 		if c.host {
-			m = x.host
+			m, x.tiers = x.host, true
 		}
 		if c.stored {
 			m[c.key] |= bit
-		} else if left := m[c.key] &^ bit; left == 0 {
-			delete(m, c.key)
 		} else {
-			m[c.key] = left
+			m[c.key] &^= bit
 		}
 	}
 }
 
 func (x *index) clear(worker int) {
-	for _, m := range []map[uint64]uint64{x.gpu, x.host} {
-		for k, set := range m {
-			if set &^= 1 << worker; set == 0 {
-				delete(m, k)
-			} else {
-				m[k] = set
-			}
-		}
+	for k := range x.gpu {
+		x.gpu[k] &^= 1 << worker
+		x.host[k] &^= 1 << worker
 	}
 }
 
@@ -66,7 +60,7 @@ func (x *index) match(a *Arrival, size int, candidates []scoring.Candidate) {
 	}
 	walk(&gpu, func(k uint64) uint64 { return x.gpu[k] })
 	total = gpu
-	if len(x.host) > 0 {
+	if x.tiers {
 		walk(&total, func(k uint64) uint64 { return x.gpu[k] | x.host[k] })
 	}
 	for i := range candidates {

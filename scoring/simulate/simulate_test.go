@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,32 +105,37 @@ func TestIndexFollowsCaches(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.run())
 	for len(f.queue) > 0 { // what is still on its way
-		e := f.queue[0]
-		f.queue = f.queue[1:]
-		if e.kind == evPublish {
+		if e := f.queue.pop(); e.kind == evPublish {
 			f.index.apply(e.worker.id, e.changes)
 		}
+	}
+	count := func(blocks []*block) (n int) {
+		for _, b := range blocks {
+			if b != nil {
+				n++
+			}
+		}
+		return n
 	}
 	for _, w := range f.workers {
 		require.Zero(t, w.cache.used)
 		require.LessOrEqual(t, w.cache.free.n, w.cache.capacity)
-		require.Equal(t, len(w.cache.blocks), w.cache.free.n)
-		require.LessOrEqual(t, len(w.cache.host), w.cache.hostCapacity)
+		require.Equal(t, count(w.cache.blocks), w.cache.free.n)
+		require.Equal(t, count(w.cache.host), w.cache.hostLRU.n)
+		require.LessOrEqual(t, w.cache.hostLRU.n, w.cache.hostCapacity)
 		gpu, host := 0, 0
-		for k, set := range f.index.gpu {
-			if set&(1<<w.id) != 0 {
+		for k := range f.keys {
+			if f.index.gpu[k]&(1<<w.id) != 0 {
 				gpu++
 				require.NotNil(t, w.cache.blocks[k])
 			}
-		}
-		for k, set := range f.index.host {
-			if set&(1<<w.id) != 0 {
+			if f.index.host[k]&(1<<w.id) != 0 {
 				host++
 				require.NotNil(t, w.cache.host[k])
 			}
 		}
-		require.Equal(t, len(w.cache.blocks), gpu)
-		require.Equal(t, len(w.cache.host), host)
+		require.Equal(t, w.cache.free.n, gpu)
+		require.Equal(t, w.cache.hostLRU.n, host)
 	}
 	require.Zero(t, f.routers[0].loads.Stats().Requests)
 }
@@ -149,6 +155,28 @@ func TestRefusals(t *testing.T) {
 		_, err := Run(Config{Policy: "random"}, bad)
 		require.ErrorContains(t, err, "simulate: ")
 	}
+}
+
+// TestKeysOfAnySize: what the keys are does not matter, only which are equal.
+func TestKeysOfAnySize(t *testing.T) {
+	trace := small(4)
+	wide := &Trace{BlockSize: trace.BlockSize, Arrivals: slices.Clone(trace.Arrivals)}
+	for i := range wide.Arrivals {
+		a := &wide.Arrivals[i]
+		a.Blocks = slices.Clone(a.Blocks)
+		for n := range a.Blocks {
+			a.Blocks[n] *= 0x9e3779b97f4a7c15
+		}
+	}
+	before := slices.Clone(wide.Arrivals[3].Blocks)
+	for _, policy := range []string{"kvatlas", "llm-d", "sglang-cache-aware"} {
+		a, err := Run(Config{Policy: policy, Seed: 1}, trace)
+		require.NoError(t, err)
+		b, err := Run(Config{Policy: policy, Seed: 1}, wide)
+		require.NoError(t, err)
+		require.Equal(t, a, b, policy)
+	}
+	require.Equal(t, before, wide.Arrivals[3].Blocks, "the trace belongs to the caller")
 }
 
 func TestTraceFiles(t *testing.T) {
