@@ -172,6 +172,9 @@ type Request struct {
 	// Prefix is a hash of the beginning of the prompt, for parts that place a
 	// prompt on a ring; 0 for none.
 	Prefix uint64
+	// Novel is a hash of the prompt up to and with its first block that no
+	// candidate holds; 0 where all is held, or there is no such block.
+	Novel uint64
 	// Pins are the identities that [Affinity] pins by.
 	Pins Pins
 

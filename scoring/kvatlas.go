@@ -2,8 +2,11 @@ package scoring
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/zeebo/xxh3"
 )
 
 // KVAtlasOptions are the knobs of [NewKVAtlas]. The zero value is the default
@@ -20,15 +23,25 @@ type KVAtlasOptions struct {
 	FetchRate [NumMedia]float64
 	// Work prices the computing that a choice costs the fleet, beyond the
 	// request's own wait: a prompt computed twice delays others, and takes
-	// memory twice. 0 means 3; negative is off: prefixes are then copied as soon as the shortest queue
-	// makes it faster for this one request. Higher keeps prefixes on fewer
-	// workers and lets queues grow longer first.
+	// memory twice. It counts so many times, and once more for each request
+	// that waits at a worker on average, as those would be delayed; so in a
+	// rush prompts go where they are cached, however long the queue is there.
+	// 0 means 3; negative is off, and prefixes are then copied as soon as the
+	// shortest queue makes it faster for this one request. Higher keeps
+	// prefixes on fewer workers and lets queues grow longer first.
 	Work float64
 	// RequestTime is what each request in flight at a worker counts for: it
-	// slows every answer there a little. 0 means 5 ms; negative is off:
-	// workers whose queues are empty then count as equal, however many answers
-	// they are writing.
+	// slows every answer there, and its own is slowed by them. 0 means 40 ms;
+	// negative is off: workers whose queues are empty then count as equal,
+	// however many answers they are writing.
 	RequestTime time.Duration
+	// Objective is the time to first token that should be kept; 0 means 3 s.
+	// A worker that is predicted to miss it counts half of it more. A request
+	// that would be late everywhere goes behind the longest queue there is, up
+	// to ten times the objective, so that the other queues stay short: in an
+	// overload a user then sees most requests in time and some very late, and
+	// not all of them late. Negative is off.
+	Objective time.Duration
 	// Explore is the share of requests that go to the least busy worker
 	// whatever its cache, while it has less than half of the mean load: so
 	// that idle and fresh workers warm up also on hot prefixes. Siblings of a
@@ -55,10 +68,16 @@ type KVAtlasOptions struct {
 //   - prefill: the prompt's uncached tokens, at the same speed;
 //   - transfer: tokens to fetch from colder media;
 //   - network: the round trip;
-//   - work: the prefill once more, weighted, see [KVAtlasOptions.Work];
+//   - work: the prefill again, for those whom it delays, see [KVAtlasOptions.Work];
 //   - memory: the used part of the KV cache counts up to a second, and rises
 //     steeply from 92 %, where requests begin to wait for blocks;
-//   - batch: requests in flight, see [KVAtlasOptions.RequestTime].
+//   - batch: requests in flight, see [KVAtlasOptions.RequestTime];
+//   - late: half of the objective where the first four, the queue with a margin
+//     of 40 %, exceed it, see [KVAtlasOptions.Objective];
+//   - yield: where they do so everywhere, minus the queue and a tenth of it, so
+//     that what is late anyway waits where most others wait (and minus what the
+//     best costs, so that no other is nearly as good);
+//   - agree: minus what other routers may have sent there, see below.
 //
 // What the five ways to fail come to: a hot spot's queue grows until another
 // worker is faster in spite of its cold cache, which then has the prefix too; a
@@ -66,10 +85,18 @@ type KVAtlasOptions struct {
 // exploration; siblings of a burst count as cached by a [Speculation] in front;
 // unique prompts differ in queues only.
 //
-// Known limit: several routers that share nothing each see only their own part of
-// the queues. Near the limit of a fleet whose prompts share large prefixes they
-// copy prefixes against each other; in simulation goodput then collapses (see
-// benchmarks/results/policy.md). Leave room, or send a tenant to one router.
+// Several routers that share nothing each know only what they sent themselves,
+// and would compute the same new prompt once each. So each first unknown block has
+// a home, a worker that all routers find by hashing [Request.Novel] with the
+// workers' names. The home's work and prefill of what nobody holds count less: by
+// the part of the fleet's requests that other routers sent (the engines' counts
+// against one's own), and less in loads whose prompts have nothing in common.
+// Without scraped metrics, or with one router, this does nothing.
+//
+// Known limit: each of several routers estimates what the others have queued from
+// metrics that are some tenths of a second old, and no two of them agree on whom
+// to let be late. While the fleet keeps up they do nearly as well as one; in an
+// overload they do not (benchmarks/results/policy.md has figures).
 //
 // It learns each worker's speed from [KVAtlas.FirstToken], and how much to
 // believe of a predicted match where the engine reports what it hit.
@@ -82,6 +109,7 @@ type KVAtlas struct {
 	mu      sync.RWMutex
 	workers map[WorkerID]*learned
 	fleet   learned
+	reuse   float64 // part of prompts that was predicted to be cached, moving average
 }
 
 // learned is what was seen of a worker, as decaying sums.
@@ -97,6 +125,16 @@ const (
 	priorSamples = 3 // weight of the fleet in a worker's speed
 	memoryStart  = 0.92
 	memoryWait   = 20 // seconds a unit of usage beyond that
+
+	// Predictions of a queue of 3 s were found to be right within a third, so
+	// a queue counts as late with this margin.
+	queueMargin = 1.4
+	lateShare   = 0.5 // of the objective, for missing it
+	yieldShare  = 0.1 // of the queue, beyond the queue itself
+	yieldLimit  = 10  // objectives; no request yields to a longer queue
+
+	reuseLearn = 0.02
+	reuseFull  = 0.5 // from this part on, new blocks are taken to be shared
 )
 
 // NewKVAtlas returns the default policy with nothing learned. The error is an
@@ -109,7 +147,10 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 		return nil, optionErrorf("Work, Explore, Tolerance", "not a number")
 	}
 	if o.RequestTime == 0 {
-		o.RequestTime = 5 * time.Millisecond
+		o.RequestTime = 40 * time.Millisecond
+	}
+	if o.Objective == 0 {
+		o.Objective = 3 * time.Second
 	}
 	o.RequestTime = max(0, o.RequestTime)
 	o.PrefillRate = orDefault(o.PrefillRate, 20000)
@@ -129,7 +170,7 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	if o.Explore > 1 {
 		return nil, optionErrorf("Explore", "is %v; it is a share, at most 1", o.Explore)
 	}
-	k := &KVAtlas{o: o, workers: map[WorkerID]*learned{}}
+	k := &KVAtlas{o: o, workers: map[WorkerID]*learned{}, reuse: reuseFull}
 	k.fleet = learned{xy: 1 / o.PrefillRate, xx: 1, trust: 1, uncached: 0}
 	var err error
 	k.policy, err = New(Options{Name: "kvatlas", Cost: k, Picker: atlasPicker{k}, Random: o.Random})
@@ -168,6 +209,7 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	x, y := float64(max(0, o.AheadTokens)+o.PromptTokens-found), o.TTFT.Seconds()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.reuse += reuseLearn * (float64(cached)/float64(o.PromptTokens) - k.reuse)
 	w := k.workers[o.Worker]
 	if w == nil {
 		w = &learned{trust: 1}
@@ -223,49 +265,152 @@ func (k *KVAtlas) Cost(req *Request, candidates []*Candidate, dst []float64) err
 	return nil
 }
 
-var atlasTerms = [...]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch"}
+const (
+	termQueue = iota
+	termPrefill
+	termTransfer
+	termNetwork
+	termWork
+	termMemory
+	termBatch
+	termLate
+	termYield
+	termAgree
+	numTerms
+)
+
+var atlasTerms = [numTerms]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch", "late", "yield", "agree"}
+
+type atlasCost [numTerms]float64
+
+func (t *atlasCost) sum() (s float64) {
+	for _, v := range t {
+		s += v
+	}
+	return s
+}
+
+// predicted is the time to first token, with a margin for the queue.
+func (t *atlasCost) predicted() float64 {
+	return queueMargin*t[termQueue] + t[termPrefill] + t[termTransfer] + t[termNetwork]
+}
 
 // Explain implements [Explainer] with every term in seconds.
 func (k *KVAtlas) Explain(req *Request, candidates []*Candidate, term func(string, []float64)) string {
-	var terms [len(atlasTerms)][]float64
-	for i := range terms {
-		terms[i] = make([]float64, len(candidates))
+	terms := make([]atlasCost, len(candidates))
+	late := k.fill(req, candidates, make([]float64, len(candidates)), terms)
+	for n, name := range atlasTerms {
+		values := make([]float64, len(candidates))
+		for i := range terms {
+			values[i] = terms[i][n]
+		}
+		term(name, values)
 	}
-	k.fill(req, candidates, make([]float64, len(candidates)), &terms)
-	for i, name := range atlasTerms {
-		term(name, terms[i])
+	if late {
+		return "late everywhere: behind the longest queue"
 	}
 	return ""
 }
 
-func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, terms *[len(atlasTerms)][]float64) {
+// fill sets dst to the costs, and terms, if not nil, to what they are made of. It
+// reports whether the request is late everywhere.
+func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, terms []atlasCost) (late bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	fill(PrefillTokens, candidates, dst)
-	rtt, requests, usages := mean(RTT, candidates), mean(Requests, candidates), mean(KVUsage, candidates)
+	v := k.view(req, candidates)
+	objective := k.o.Objective.Seconds()
+	soonest := math.Inf(1)
 	for i, c := range candidates {
-		perToken, trust := k.speed(c.ID)
-		perToken /= c.capability()
-		fetched, transfer := k.transfer(req, c, perToken)
-		held := trust * float64(fetched)
-		uncached := max(1, float64(req.Tokens)-held)
-		ahead := dst[i]
-		if w := c.Load.Waiting; w.Known && c.Load.Queued.Known {
-			ahead += max(0, w.Value-c.Load.Queued.Value) * k.fleet.uncached
+		t := v.terms(i, c, dst[i])
+		soonest = min(soonest, t.predicted())
+	}
+	late = objective > 0 && soonest > objective
+	for i, c := range candidates {
+		t := v.terms(i, c, dst[i])
+		switch {
+		case late && t[termQueue] < yieldLimit*objective:
+			t[termYield] = -(1 + yieldShare) * t[termQueue]
+		case !late && objective > 0 && t.predicted() > objective:
+			t[termLate] = lateShare * objective
 		}
-		usage := c.Load.KVUsage.Or(usages)
-		t := [len(atlasTerms)]float64{
-			ahead * perToken, uncached * perToken, transfer, c.Load.RTT.Or(rtt) / 1000, k.o.Work * uncached * perToken,
-			usage + max(0, usage-memoryStart)*memoryWait, k.o.RequestTime.Seconds() * c.Load.Requests.Or(requests),
+		if dst[i] = t.sum(); terms != nil {
+			terms[i] = t
 		}
-		dst[i] = 0
-		for n, v := range t {
-			dst[i] += v
-			if terms != nil {
-				terms[n][i] = v
+	}
+	if late { // nothing is nearly as good: the best costs nothing
+		best := slices.Min(dst)
+		for i := range dst {
+			if dst[i] -= best; terms != nil {
+				terms[i][termYield] -= best
 			}
 		}
 	}
+	return late
+}
+
+// atlasView is what is the same for all candidates of a decision.
+type atlasView struct {
+	k                     *KVAtlas
+	req                   *Request
+	rtt, requests, usages float64 // means, for those who do not know
+	delayed               float64 // requests that a second of work delays
+	novel                 float64 // tokens that nobody holds
+	home                  int     // candidate where other routers may have sent them; -1 for none
+	shared                float64 // how much that is to be believed, 0 to 1
+}
+
+func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
+	v := atlasView{k: k, req: req, rtt: mean(RTT, candidates), requests: mean(Requests, candidates), usages: mean(KVUsage, candidates), home: -1}
+	waiting, own, all, held := 0.0, 0.0, 0.0, int32(0)
+	for _, c := range candidates {
+		l := &c.Load
+		waiting += max(l.Waiting.Or(0), l.Queued.Or(0))
+		held = max(held, c.Match.Usable)
+		if l.Requests.Known && l.Running.Known && l.Waiting.Known {
+			own += l.Requests.Value
+			all += max(l.Requests.Value, l.Running.Value+l.Waiting.Value)
+		}
+	}
+	if k.o.Work > 0 {
+		v.delayed = k.o.Work + waiting/float64(len(candidates))
+	}
+	v.novel = max(0, float64(req.Tokens)-float64(held))
+	if req.Novel == 0 || all <= own {
+		return v
+	}
+	v.shared = (1 - own/all) * min(1, k.reuse/reuseFull)
+	highest := uint64(0)
+	for i, c := range candidates {
+		if h := mix(req.Novel, xxh3.HashString(c.Name)); v.home < 0 || h > highest {
+			v.home, highest = i, h
+		}
+	}
+	return v
+}
+
+// terms returns what a candidate costs; ahead is this router's tokens queued
+// there.
+func (v *atlasView) terms(i int, c *Candidate, ahead float64) (t atlasCost) {
+	k, l := v.k, &c.Load
+	perToken, trust := k.speed(c.ID)
+	perToken /= c.capability()
+	fetched, transfer := k.transfer(v.req, c, perToken)
+	uncached := max(1, float64(v.req.Tokens)-trust*float64(fetched))
+	if l.Waiting.Known && l.Queued.Known { // other routers'
+		ahead += max(0, l.Waiting.Value-l.Queued.Value) * k.fleet.uncached
+	}
+	usage := l.KVUsage.Or(v.usages)
+	t = atlasCost{
+		termQueue: ahead * perToken, termPrefill: uncached * perToken, termTransfer: transfer,
+		termNetwork: l.RTT.Or(v.rtt) / 1000, termWork: v.delayed * uncached * perToken,
+		termMemory: usage + max(0, usage-memoryStart)*memoryWait,
+		termBatch:  k.o.RequestTime.Seconds() * l.Requests.Or(v.requests),
+	}
+	if i == v.home {
+		t[termAgree] = -v.shared * min(v.novel, uncached) * perToken * (1 + v.delayed)
+	}
+	return t
 }
 
 // transfer returns the tokens of a match worth having and the time to fetch those

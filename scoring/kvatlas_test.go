@@ -35,15 +35,20 @@ func TestKVAtlasTerms(t *testing.T) {
 	req := &Request{Tokens: 1600, BlockSize: 100, Explain: true}
 	var d Decision
 	require.NoError(t, k.Policy().Decide(req, cs, &d))
-	require.Equal(t, []string{"ttft", "ttft/queue", "ttft/prefill", "ttft/transfer", "ttft/network", "ttft/work", "ttft/memory", "ttft/batch"}, termNames(d.Terms))
+	require.Equal(t, []string{"ttft", "ttft/queue", "ttft/prefill", "ttft/transfer", "ttft/network", "ttft/work", "ttft/memory", "ttft/batch",
+		"ttft/late", "ttft/yield", "ttft/agree"}, termNames(d.Terms))
 	for i, want := range [][]float64{
 		{0.2, 0, 0.1},
 		{0.11, 0.04 / 2, 0.16}, // 1100, then 400 at twice the speed (1600 - 1200)
 		{0, 0.008, 0},          // 800 tokens from the CPU
 		{0.004, 0.002, 0.003},
-		{0.22, 0.04, 0.32},
+		// Twice, and for the third of a request that waits at a worker.
+		{0.11 * (2 + 1./3), 0.02 * (2 + 1./3), 0.16 * (2 + 1./3)},
 		{0.5, 0.97 + 0.05*20, 0.735},
 		{0.03, 0.01, 0.02},
+		{0, 0, 0},
+		{0, 0, 0},
+		{0, 0, 0},
 	} {
 		// At twice the speed the disk's 5,000 tokens a second are still slower.
 		require.InDeltaSlice(t, want, d.Terms[i+1].Values, 1e-9, d.Terms[i+1].Name)
@@ -115,12 +120,14 @@ func TestKVAtlasFailureModes(t *testing.T) {
 	require.Equal(t, WorkerID(1), choose([]Candidate{queued(0, 100, 3210), queued(1, 0, 0)}), "replicates on purpose")
 	// A fresh worker gets cold requests as soon as others have a queue.
 	require.Equal(t, WorkerID(1), choose([]Candidate{queued(0, 0, 10), queued(1, 0, 0)}))
-	// Another router's queue counts although this one sent nothing.
+	// Another router's queue counts although this one sent nothing: 20 requests
+	// of 1000 tokens, which is more than the prompt, once for itself, once for
+	// Work and for the ten that wait at a worker on average.
 	for range 50 {
 		k.FirstToken(Observation{Worker: 0, PromptTokens: 1000, ReportedTokens: -1, TTFT: 100 * time.Millisecond})
 	}
 	cs := []Candidate{queued(0, 100, 0), queued(1, 0, 0)}
-	cs[0].Load.Waiting, cs[0].Load.Queued = Known(5), Known(0)
+	cs[0].Load.Waiting, cs[0].Load.Queued = Known(20), Known(0)
 	require.Equal(t, WorkerID(1), choose(cs))
 
 	// Exploration: the idlest, whatever is cached.
@@ -139,6 +146,133 @@ func TestKVAtlasFailureModes(t *testing.T) {
 	h := plainAtlas(t, KVAtlasOptions{Tolerance: 0.2})
 	got, _ = decide(t, h.Policy(), req, []Candidate{queued(0, 50, 100), queued(1, 50, 110), queued(2, 49, 100), queued(3, 50, 9000)})
 	require.Equal(t, set("w0", "w1"), got)
+}
+
+// TestKVAtlasObjective: at 10,000 tokens a second and an objective of 2 s.
+func TestKVAtlasObjective(t *testing.T) {
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000, Objective: 2 * time.Second, RequestTime: -1, Work: 1})
+	off := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000, Objective: -1, RequestTime: -1, Work: 1})
+	req := &Request{Tokens: 4001, BlockSize: 16, Explain: true}
+	fleet := func(usable [3]int32, ahead [3]float64) []Candidate {
+		cs := make([]Candidate, 3)
+		for i := range cs {
+			cs[i] = worker(i, usable[i]/16, 0)
+			cs[i].Load.PrefillTokens = Known(ahead[i])
+		}
+		return cs
+	}
+	var d Decision
+	terms := func(name string) []float64 {
+		for _, term := range d.Terms {
+			if term.Name == "ttft/"+name {
+				return term.Values
+			}
+		}
+		t.Fatal(name)
+		return nil
+	}
+	// The holder has 1.43 s queued, which with the margin of 40 % is 2.002 s: late
+	// by a hair. It counts 1 s more, and now loses against 0.4 s of prefill and
+	// as much work; the third is late too.
+	cs := fleet([3]int32{4000, 0, 0}, [3]float64{14300, 4000, 30000})
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, []float64{1, 0, 1}, terms("late"))
+	require.Equal(t, []float64{0, 0, 0}, terms("yield"))
+	require.Equal(t, WorkerID(1), d.Chosen.ID)
+	require.Empty(t, d.Reason)
+	cs = fleet([3]int32{4000, 0, 0}, [3]float64{11900, 4000, 30000})
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, []float64{0, 0, 1}, terms("late"))
+	require.Equal(t, WorkerID(0), d.Chosen.ID)
+
+	// Late everywhere: where most wait, up to twenty seconds.
+	cs = fleet([3]int32{}, [3]float64{16000, 60000, 199990})
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, []float64{0, 0, 0}, terms("late"))
+	require.Equal(t, WorkerID(2), d.Chosen.ID)
+	require.Zero(t, d.Total)
+	require.Contains(t, d.Reason, "late everywhere")
+	// The two others have their queues of 1.6 and 6 s less to give, a tenth of
+	// which counts: 0.1·(19.999-1.6) and 0.1·(19.999-6).
+	require.InDeltaSlice(t, []float64{-1.8399, -1.3999, 0}, d.Totals, 1e-9)
+	cs[2].Load.PrefillTokens = Known(200010)
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, WorkerID(1), d.Chosen.ID, "nobody yields without end")
+	// Work still counts: what is cached is worth more than the shorter queue.
+	cs = fleet([3]int32{4000, 0, 0}, [3]float64{21000, 22000, 23000})
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.Equal(t, WorkerID(0), d.Chosen.ID)
+	// Switched off, the shortest queue it is.
+	cs = fleet([3]int32{}, [3]float64{16000, 60000, 199990})
+	require.NoError(t, off.Policy().Decide(req, cs, &d))
+	require.Equal(t, WorkerID(0), d.Chosen.ID)
+	require.Empty(t, d.Reason)
+}
+
+// TestKVAtlasRoutersAgree: routers that share nothing send the siblings of a new
+// prompt to one worker.
+func TestKVAtlasRoutersAgree(t *testing.T) {
+	fleet := func() []Candidate {
+		cs := make([]Candidate, 8)
+		for i := range cs {
+			cs[i] = worker(i, 0, 0)
+			cs[i].Load.PrefillTokens = Known(0)
+			cs[i].Load.Waiting, cs[i].Load.Running = Known(0), Known(3) // another router's
+		}
+		return cs
+	}
+	var d Decision
+	homes := map[WorkerID]int{}
+	for novel := range uint64(200) {
+		first := -1
+		for router := range uint64(4) {
+			k, err := NewKVAtlas(KVAtlasOptions{Random: Seeded(100*novel + router), Explore: -1})
+			require.NoError(t, err)
+			require.NoError(t, k.Policy().Decide(&Request{Tokens: 4000, BlockSize: 16, Novel: novel + 1}, fleet(), &d))
+			if first < 0 {
+				first = int(d.Chosen.ID)
+			}
+			require.Equal(t, WorkerID(first), d.Chosen.ID)
+		}
+		homes[WorkerID(first)]++
+	}
+	for w, n := range homes {
+		require.InDelta(t, 25, n, 15, "worker %d", w) // of different prompts all get their share
+	}
+	require.Len(t, homes, 8)
+
+	// By hand: a quarter of the requests are one's own, half of the prompt is
+	// known to one worker. The home's uncached half costs a quarter of 0.1 s·(1+1).
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 20000, Work: 1})
+	cs := fleet()[:2]
+	cs[0].Match = Match{Blocks: [NumMedia]int32{GPU: 125}, Usable: 2000}
+	cs[0].Load.Requests, cs[1].Load.Requests = Known(1), Known(0.5)
+	req := &Request{Tokens: 4000, BlockSize: 16, Novel: 7, Explain: true}
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	agree := d.Terms[len(d.Terms)-1]
+	require.Equal(t, "ttft/agree", agree.Name)
+	require.InDelta(t, -0.75*0.1*2, min(agree.Values[0], agree.Values[1]), 1e-9)
+	require.Zero(t, max(agree.Values[0], agree.Values[1]))
+	none := func(why string) {
+		t.Helper()
+		require.NoError(t, k.Policy().Decide(req, cs, &d))
+		require.Equal(t, []float64{0, 0}, d.Terms[len(d.Terms)-1].Values, why)
+	}
+	req.Novel = 0
+	none("all is held")
+	req.Novel = 7
+	cs[0].Load.Requests, cs[1].Load.Requests = Known(3), Known(3)
+	none("one router")
+	cs[0].Load.Requests, cs[1].Load.Running = Known(1), Gauge{}
+	cs[0].Load.Running = Gauge{}
+	none("nothing is known of other routers")
+	// Where prompts have nothing in common, nobody else sends the same.
+	cs = fleet()[:2]
+	for range 1000 {
+		k.FirstToken(Observation{Worker: 0, PromptTokens: 1000, ReportedTokens: 0, TTFT: time.Second})
+	}
+	require.NoError(t, k.Policy().Decide(req, cs, &d))
+	require.InDelta(t, 0, min(d.Terms[len(d.Terms)-1].Values[0], d.Terms[len(d.Terms)-1].Values[1]), 1e-6)
 }
 
 func TestKVAtlasRefuses(t *testing.T) {

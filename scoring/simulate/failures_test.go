@@ -76,10 +76,33 @@ func TestSiblingBurstsAreComputedOnce(t *testing.T) {
 func TestManyRoutersDoNotHerd(t *testing.T) {
 	for seed := range uint64(2) {
 		trace := cut(zipf(seed), 60)
-		one := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 0.8}, trace)
-		four := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 0.8, Routers: 4}, trace)
+		one := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.2}, trace)
+		four := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.2, Routers: 4}, trace)
 		require.GreaterOrEqual(t, float64(four.Good), 0.95*float64(one.Good), "seed %d", seed)
 	}
+}
+
+// TestRoutersAgreeOnNewPrompts: the samples of a prompt reach four routers at
+// once, and it is computed little more than once.
+func TestRoutersAgreeOnNewPrompts(t *testing.T) {
+	for seed := range uint64(2) {
+		trace := cut(bestOfN(seed), 30)
+		four := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 0.7, Routers: 4}, trace)
+		require.Greater(t, float64(four.Good), 0.95*float64(four.Requests), "seed %d", seed)
+		require.Less(t, float64(four.PrefillTokens), 1.5*float64(four.UniqueTokens))
+	}
+}
+
+// TestOverloadLeavesMostInTime: of prompts for which the fleet is too small by a
+// seventh, an even spread makes nearly all late.
+func TestOverloadLeavesMostInTime(t *testing.T) {
+	trace := unique(1)
+	with := play(t, Config{Policy: "kvatlas", Seed: 1, Load: 1.4}, trace)
+	without := play(t, Config{Policy: "kvatlas", Seed: 1, Load: 1.4, Tuning: scoring.KVAtlasOptions{Objective: -1}}, trace)
+	require.Greater(t, with.Good, without.Good*3/2)
+	require.Less(t, with.TTFT50, without.TTFT50)
+	// Nobody is put off for more than ten objectives by the queue alone.
+	require.Less(t, with.TTFT99, 45.0)
 }
 
 // TestWorkKeepsPrefixesTogether: without charging the fleet for computing, the

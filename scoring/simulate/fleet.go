@@ -36,7 +36,8 @@ type Config struct {
 	// TTFT and TPOT are the objective: seconds to the first token, and on
 	// average for each further one; 0 means 3 and 0.2.
 	TTFT, TPOT float64
-	// Tuning changes the default policy's knobs where the policy is kvatlas.
+	// Tuning changes the default policy's knobs where the policy is kvatlas;
+	// its Objective is TTFT if it is 0.
 	Tuning scoring.KVAtlasOptions
 	// NoSpeculation switches speculative entries of kvatlas off.
 	NoSpeculation bool

@@ -36,6 +36,9 @@ func newMind(f *fleet, random scoring.Random) (m *mind, err error) {
 	case "kvatlas":
 		o := f.c.Tuning
 		o.Random = random
+		if o.Objective == 0 {
+			o.Objective = time.Duration(f.c.TTFT * float64(time.Second))
+		}
 		if m.atlas, err = scoring.NewKVAtlas(o); err != nil {
 			return nil, err
 		}

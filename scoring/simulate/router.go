@@ -166,6 +166,13 @@ func (r *router) route(a *Arrival) (*worker, *flight, error) {
 			})
 		}
 	}
+	held := 0
+	for i := range r.candidates {
+		held = max(held, int(r.candidates[i].Match.Total()))
+	}
+	if held < len(a.Blocks) {
+		r.request.Novel = a.Blocks[held] + 1
+	}
 	r.loads.Fill(r.candidates)
 	if err := r.mind.policy.Decide(&r.request, r.candidates, &r.decision); err != nil {
 		return nil, nil, fmt.Errorf("simulate: %s: %w", r.f.c.Policy, err)
