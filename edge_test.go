@@ -2,6 +2,7 @@ package kvatlas_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,37 @@ func TestNothingGiven(t *testing.T) {
 	require.False(t, ok)
 	zero.Handler().Lost(kvevents.Loss{Worker: "a"})
 	require.Equal(t, kvevents.AppendBatch(nil, &kvevents.Batch{}, kvevents.Form{}), kvevents.AppendBatch(nil, nil, kvevents.Form{}))
+}
+
+// TestRoutersAgree: routers that share nothing but the engines' metrics send the
+// siblings of a new prompt to one worker, different prompts to different ones.
+func TestRoutersAgree(t *testing.T) {
+	var routers []*kvatlas.Atlas
+	for i := range uint64(4) {
+		a, err := kvatlas.New(kvatlas.Options{Speculate: true, KVAtlas: scoring.KVAtlasOptions{Random: scoring.Seeded(i), Explore: -1}})
+		require.NoError(t, err)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			require.NoError(t, a.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: 16}))
+			require.NoError(t, a.SetLoad(name, scoring.Load{Running: scoring.Known(3), Waiting: scoring.Known(0)}))
+		}
+		routers = append(routers, a)
+	}
+	chosen := map[string]int{}
+	var c kvatlas.Choice
+	for n := range 40 {
+		prompt := append([]uint32{uint32(n)}, tokens(1000)...)
+		first := ""
+		for i, a := range routers {
+			req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: append(slices.Clone(prompt), uint32(i))}} // siblings
+			require.NoError(t, a.Route(req, &c))
+			if i == 0 {
+				first = c.Worker
+			}
+			require.Equal(t, first, c.Worker, "prompt %d, router %d", n, i)
+		}
+		chosen[first]++
+	}
+	require.Len(t, chosen, 4, "%v", chosen)
 }
 
 // TestSpeculationByBlockSize: claims count in each worker's own blocks.

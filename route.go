@@ -63,6 +63,7 @@ func (a *Atlas) score(req *Request, c *Choice) error {
 	}
 	a.flights.Fill(c.Candidates)
 	if a.speculation != nil {
+		named := -1 // whose keys name what nobody holds
 		for i := range c.Candidates {
 			w, p := c.Match.picked[i], c.Match.places[i]
 			if c.Match.Workers[i].Unknown != "" || len(w.Cache.Groups) > 1 || w.Cache.Eagle || p.domain.key.eagle {
@@ -72,14 +73,36 @@ func (a *Atlas) score(req *Request, c *Choice) error {
 				own := c.request
 				own.BlockSize = p.unit()
 				a.speculation.Extend(&own, keys, c.Candidates[i:i+1], nil)
+				if named < 0 {
+					named = i
+				}
 			}
 		}
+		c.request.Novel = c.novel(named, req)
 	}
 	if err := a.policy.Decide(&c.request, c.Candidates, &c.Decision); err != nil {
 		return fmt.Errorf("kvatlas: %w", err)
 	}
 	c.Worker = c.Decision.Chosen.Name
 	return nil
+}
+
+// novel names the first block that no candidate holds by the key that it has on
+// one worker: other routers whose workers are registered in the same order name
+// it so too. 0 if there is none.
+func (c *Choice) novel(worker int, req *Request) uint64 {
+	if worker < 0 {
+		return 0
+	}
+	held := int32(0)
+	for i := range c.Candidates {
+		held = max(held, c.Candidates[i].Match.Usable)
+	}
+	keys, _ := c.Match.keysFor(worker, req) // were known before
+	if block := int(held) / max(1, c.Match.places[worker].unit()); block < len(keys) {
+		return keys[block]
+	}
+	return 0
 }
 
 // candidate is the worker as a policy sees it.
