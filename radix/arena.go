@@ -59,6 +59,7 @@ type pageState struct {
 type slab struct {
 	keys  [slabKeys]uint64
 	pages [slabPages]page
+	next  [slabPages]atomic.Uint32 // where the chain went on that ends a page; only a hint
 	state [slabPages]pageState
 	free  [slabPages / 64]uint64 // pages without a line in use
 	spare int                    // how many of them
@@ -67,6 +68,7 @@ type slab struct {
 // arena is the memory of keys; fields but slabs are the writer's.
 type arena struct {
 	slabs   [maxSlabs]atomic.Pointer[slab]
+	_       apart
 	count   int      // slabs
 	cursor  uint32   // page at which the search for free pages goes on
 	partial []uint32 // pages with lines to spare
@@ -84,6 +86,22 @@ func (a *arena) line(line uint32) *[lineKeys]uint64 {
 	s := a.slabs[line/(slabKeys/lineKeys)].Load()
 	at := line % (slabKeys / lineKeys) * lineKeys
 	return (*[lineKeys]uint64)(s.keys[at : at+lineKeys])
+}
+
+// hint returns where the chain may go on that has the last position of a page,
+// if not behind it; 0 = not known.
+func (a *arena) hint(last uint32) uint32 {
+	return a.slab(last).next[last/pageKeys%slabPages].Load()
+}
+
+// lead leaves word where the chain went on that has a position, if that is the last of a page.
+func (a *arena) lead(last, to uint32) {
+	if last%pageKeys != pageKeys-1 || to == last+1 {
+		return
+	}
+	if next := &a.slab(last).next[last/pageKeys%slabPages]; next.Load() != to {
+		next.Store(to)
+	}
 }
 
 // grow adds a slab.

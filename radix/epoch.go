@@ -22,10 +22,15 @@ type readerCell struct {
 	_     [56]byte      // a cache line each
 }
 
+// apart keeps what readers load out of the cache lines that writers change all
+// the time.
+type apart [128]byte
+
 type epochs struct {
 	now      atomic.Uint64
 	used     atomic.Uint32 // cells below may be in use
 	overflow atomic.Int64  // readers without a cell: nothing is reused meanwhile
+	_        apart
 	cells    [readerCells]readerCell
 }
 

@@ -25,6 +25,9 @@ func (x *Index) makeRoom(keys int) {
 		return
 	}
 	need := evictAhead + ceilDiv(keys, pageKeys)
+	if a.spare < need {
+		x.reclaim()
+	}
 	waiting := (len(x.retired.queue) - x.retired.head) / pageLines // on their way to be free
 	if a.spare+waiting >= need {
 		return

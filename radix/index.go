@@ -64,11 +64,11 @@ type Options struct {
 // The key 0 is kept as another constant, so that the two are one key.
 type Index struct {
 	epochs epochs
+	view   atomic.Pointer[view]
+	moves  atomic.Uint64 // pages moved, see packer
 	table  table
 	arena  arena
 	recs   records
-	view   atomic.Pointer[view]
-	moves  atomic.Uint64 // pages moved, see packer
 
 	mu      sync.Mutex // of all below, and of what is the writer's above
 	media   media
@@ -78,6 +78,7 @@ type Index struct {
 	byName  map[string]WorkerID
 	hids    []hidWord
 	retired retired
+	since   int // keys written since the last reclaim
 	sweep   sweep
 	pack    packer
 	evict   evictor

@@ -26,6 +26,7 @@ const (
 // writer's.
 type records struct {
 	chunks  atomic.Pointer[[]*[recordChunk]uint64]
+	_       apart
 	next    uint32 // unused words of the last chunk
 	classes [64][]uint32
 	words   int // in use, rounded to classes

@@ -32,6 +32,7 @@ func (x *Index) retire(kind retiredKind, id uint32) {
 
 // reclaim reuses what has outlived its readers.
 func (x *Index) reclaim() {
+	x.since = 0
 	r := &x.retired
 	if n := len(x.table.old); n > 0 {
 		r.epoch = max(r.epoch, x.table.old[n-1].epoch)

@@ -88,11 +88,12 @@ type part struct {
 
 type table struct {
 	dir      atomic.Pointer[directory]
+	seed     uint64
+	weak     uint64 // tests: a mask that makes hashes collide
+	_        apart
 	old      []oldSegment
 	segments int    // made and not dropped
 	safe     uint64 // epoch before which nobody reads
-	seed     uint64
-	weak     uint64 // tests: a mask that makes hashes collide
 }
 
 // init makes a table with segments for a number of keys, at least one.

@@ -145,13 +145,14 @@ func equalRun(a, b []uint64) (n int) {
 func (x *Index) walk(w *walk) {
 	var pos uint32 // where key i may lie; 0 = not known
 	i, sure, any := 0, false, w.anyAlive()
+	led := -1 // the key for which a hint was followed
 	for (any || w.left > 0) && w.need(i) {
 		if pos == 0 {
 			pos, sure = x.probe(normal(w.keys[i])), true
 		} else if n := x.stride(w, pos, i); n > 0 {
 			i += n
 			if pos += uint32(n); pos%slabKeys == 0 {
-				pos = 0
+				pos, led = x.arena.hint(pos-1), i
 			}
 			continue
 		}
@@ -177,7 +178,11 @@ func (x *Index) walk(w *walk) {
 		}
 		at := pos % slabKeys
 		if !sure && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
-			pos = 0
+			if off == 0 && led < i && at > 0 { // not behind its page: perhaps where that one says
+				pos, led = x.arena.hint(pos-1), i
+			} else {
+				pos = 0
+			}
 			continue
 		}
 		run := bits.TrailingZeros64(^(asked >> off))
@@ -207,8 +212,10 @@ func (x *Index) walk(w *walk) {
 		i += n
 		w.looked = max(w.looked, i)
 		w.check(i)
-		if pos, sure = pos+uint32(n), false; n < run || pos%slabKeys == 0 {
+		if pos, sure = pos+uint32(n), false; n < run {
 			pos = 0
+		} else if pos%slabKeys == 0 {
+			pos, led = x.arena.hint(pos-1), i
 		}
 	}
 	w.endAll(i)

@@ -147,3 +147,46 @@ func testBounds(t *testing.T, eager bool) {
 	require.Greater(t, checked.Load(), int64(100))
 	t.Logf("%d answers checked, %d calls saw a change", checked.Load(), moved.Load())
 }
+
+// TestHints stores two chains whose pages alternate: where one leaves a page it
+// goes on elsewhere than behind it, and leaves word.
+func TestHints(t *testing.T) {
+	x, err := New(Options{})
+	require.NoError(t, err)
+	var chains [2][]uint64
+	var holders [2]Holder
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range chains {
+		w, err := x.AddWorker(fmt.Sprint(i), nil)
+		require.NoError(t, err)
+		holders[i] = Holder{Worker: w}
+	}
+	for range 6 {
+		for i := range chains {
+			parent := uint64(0)
+			if n := len(chains[i]); n > 0 {
+				parent = chains[i][n-1]
+			}
+			page := make([]uint64, pageKeys)
+			for j := range page {
+				page[j] = r.Uint64()
+			}
+			require.NoError(t, x.StoreAfter(holders[i], parent, page))
+			chains[i] = append(chains[i], page...)
+		}
+	}
+	for i, keys := range chains {
+		hinted := 0
+		for at := pageKeys; at < len(keys); at += pageKeys {
+			if last, first := x.find(keys[at-1]), x.find(keys[at]); first != last+1 {
+				require.Equal(t, first, x.arena.hint(last))
+				hinted++
+			}
+		}
+		require.NotZero(t, hinted)
+		var res Result
+		found, err := x.Prefixes(&Query{Keys: keys}, &res)
+		require.NoError(t, err)
+		require.Equal(t, []Prefix{{holders[i].Worker, int32(len(keys))}}, found)
+	}
+}

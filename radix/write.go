@@ -60,8 +60,18 @@ func (x *Index) upkeep(keys int) {
 		x.sweepStep(8 + keys/8)
 	}
 	x.packStep(2 + keys/4)
-	x.reclaim()
+	// Not with every write: it costs readers the cache lines of their epochs.
+	if x.since += reclaimWrite + keys; x.since >= reclaimKeys {
+		x.reclaim()
+	}
 }
+
+// reclaimKeys is after how many keys writers look for what can be reused; a
+// write counts as reclaimWrite more.
+const (
+	reclaimKeys  = 1024
+	reclaimWrite = 16
+)
 
 // key returns the key at a position, 0 if there is none.
 func (x *Index) key(pos uint32) uint64 { return x.arena.slab(pos).keys[pos%slabKeys] }
@@ -138,6 +148,7 @@ func (s *storing) run(keys []uint64) {
 		n := x.lookUp(keys, b)
 		for i := 0; i < n; {
 			if pos := b.found[i]; pos != 0 {
+				x.arena.lead(s.prev, pos)
 				s.at(pos, 1)
 				i++
 				continue
@@ -349,6 +360,7 @@ func (s *storing) room(n, more int) bool {
 	if pos == 0 {
 		return false
 	}
+	a.lead(s.prev, pos)
 	s.cur, s.end = pos, pos+uint32(lines)*lineKeys
 	return true
 }
