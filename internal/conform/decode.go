@@ -58,12 +58,15 @@ func Decode(name string, r io.Reader) (*Result, Counts) {
 			res.pass() // an end marker
 		default:
 			st.add(&batch)
-			if n := len(batch.Malformed); n > 0 {
-				res.fail(Difference{Where: m.where, Want: "no malformed event", Got: fmt.Sprintf("%d: %s", n, batch.Malformed[0].Reason)})
+			if wrong := m.wrong(&batch); wrong != "" {
+				res.fail(Difference{Where: m.where, Want: "events as the engine makes them", Got: wrong})
 			} else {
 				res.pass()
 			}
 		}
+	}
+	if n := len(messages); n > 0 && messages[n-1].judge != nil {
+		messages[n-1].judge.note(res)
 	}
 	st.describe(res)
 	return res.sound(), st.Counts
@@ -75,6 +78,24 @@ type message struct {
 	frames [][]byte // nil where the recording keeps the payload alone
 	bare   []byte
 	reply  bool // came over the replay socket
+	// judge, if set, says what is wrong with each event beyond its form.
+	judge *sglangEvents
+}
+
+// wrong judges a decoded message.
+func (m message) wrong(b *kvevents.Batch) string {
+	if len(b.Malformed) > 0 {
+		return fmt.Sprintf("%d malformed events: %s", len(b.Malformed), b.Malformed[0].Reason)
+	}
+	for i := range b.Events {
+		if m.judge == nil {
+			break
+		}
+		if wrong := m.judge.judge(&b.Events[i]); wrong != "" {
+			return fmt.Sprintf("event %d: %s", i, wrong)
+		}
+	}
+	return ""
 }
 
 // payload takes the payload out of the frames; nil for an end marker.
@@ -169,17 +190,15 @@ func messagesOf(file []byte) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
+	if engineOf(file) == "sglang" || len(s.Ops) > 0 && s.Ops[0].Op == "publisher" {
+		return sglangFrames(file, s)
+	}
 	var out []message
 	for i := range s.Ops {
 		op := &s.Ops[i]
 		m := message{where: fmt.Sprintf("line %d", op.Line), frames: op.Frames, bare: op.Payload}
 		switch op.Op {
-		case "event", "live":
-		case "replay":
-			for i, frames := range op.Replies {
-				out = append(out, message{where: fmt.Sprintf("%s, reply %d", m.where, i), frames: frames, reply: true})
-			}
-			continue
+		case "event":
 		case "replay_reply", "replay_reply_after_second_send":
 			m.reply = true
 		default:

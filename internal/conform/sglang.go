@@ -13,6 +13,7 @@ import (
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/recorded"
 	"github.com/kvatlas/kvatlas/internal/recording"
+	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
 )
 
@@ -58,24 +59,19 @@ func sglangTruth(name string, file []byte) *Result {
 			run, err = newSGLangRun(line, res, !bytes.Contains(file, []byte(`"extra_key":"`)) && !bytes.Contains(file, []byte(`"cache_salt":"`)))
 			return err
 		}
-		var op struct {
-			Op      string `json:"op"`
-			Payload []byte `json:"payload_b64"`
-		}
-		if err := json.Unmarshal(line, &op); err != nil {
+		op, err := run.order.next(line)
+		if err != nil {
 			return err
 		}
 		switch op.Op {
 		case "events":
-			return run.atlas.Apply("engine", op.Payload)
+			return run.events(n, op.Payload)
 		case "query":
 			var q sglangQuery
 			if err := json.Unmarshal(line, &q); err != nil {
 				return err
 			}
 			return run.query(n, &q)
-		case "":
-			return errors.New(`want "op"`)
 		}
 		return nil // what the engine did; its events follow
 	})
@@ -85,11 +81,49 @@ func sglangTruth(name string, file []byte) *Result {
 	if err != nil {
 		return Broken(check, name, err)
 	}
+	run.judge.note(res)
 	return res.sound()
+}
+
+// sglangOp is a line of a truth trace.
+type sglangOp struct {
+	Op      string `json:"op"`
+	ID      string `json:"id"`
+	Seq     *int64 `json:"seq"`
+	Payload []byte `json:"payload_b64"`
+}
+
+// sglangOrder follows the numbers of messages and queries: a trace with a hole in
+// it proves nothing.
+type sglangOrder struct{ events, queries int64 }
+
+func (o *sglangOrder) next(line []byte) (op sglangOp, err error) {
+	if err := json.Unmarshal(line, &op); err != nil {
+		return op, err
+	}
+	switch op.Op {
+	case "events":
+		if op.Seq == nil || *op.Seq != o.events || len(op.Payload) == 0 {
+			return op, fmt.Errorf("want message %d", o.events)
+		}
+		o.events++
+	case "query":
+		if op.ID != fmt.Sprintf("q%d", o.queries) {
+			return op, fmt.Errorf("query %q, want q%d", op.ID, o.queries)
+		}
+		o.queries++
+	case "insert", "load_back", "evict", "evict_window", "reset":
+	default:
+		return op, fmt.Errorf("op %q is not one of a truth trace", op.Op)
+	}
+	return op, nil
 }
 
 type sglangRun struct {
 	header  sglangHeader
+	order   sglangOrder
+	judge   *sglangEvents
+	batch   kvevents.Batch
 	res     *Result
 	atlas   *kvatlas.Atlas
 	prompts recording.Prompts
@@ -104,12 +138,15 @@ func newSGLangRun(line []byte, res *Result, plainOnly bool) (*sglangRun, error) 
 		return nil, err
 	}
 	h := &r.header
+	var err error
+	if r.judge, err = newSGLangEvents(*h); err != nil {
+		return nil, err
+	}
 	res.What = fmt.Sprintf("%s %s, %s, %s", h.Engine, h.Version, h.Config, h.Hash)
 	w := kvatlas.Worker{
 		Name: "engine", Engine: h.Engine, Release: h.Version, BlockSize: h.PageSize, DynamoEvents: h.Dynamo, PlainOnly: plainOnly,
 		Cache: radix.ProfileOptions{Eagle: h.EAGLE},
 	}
-	var err error
 	if r.atlas, err = kvatlas.New(kvatlas.Options{}); err != nil {
 		return nil, err
 	}
@@ -123,6 +160,22 @@ func newSGLangRun(line []byte, res *Result, plainOnly bool) (*sglangRun, error) 
 		res.note("%s", stats.Limitation)
 	}
 	return r, err
+}
+
+// events applies a message whose events are what the cache must announce.
+func (r *sglangRun) events(line int, payload []byte) error {
+	if err := new(kvevents.Decoder).Decode(payload, &r.batch); err != nil {
+		return err
+	}
+	if len(r.batch.Malformed) > 0 {
+		return fmt.Errorf("malformed event: %s", r.batch.Malformed[0].Reason)
+	}
+	for i := range r.batch.Events {
+		if wrong := r.judge.judge(&r.batch.Events[i]); wrong != "" {
+			r.res.fail(Difference{Where: fmt.Sprintf("event %d at line %d", i, line), Want: "an event of this cache", Got: wrong})
+		}
+	}
+	return r.atlas.ApplyBatch("engine", &r.batch)
 }
 
 func (r *sglangRun) query(line int, q *sglangQuery) error {
@@ -180,18 +233,22 @@ func (h sglangHit) String() string {
 
 // sglangMessages collects the messages of a truth trace.
 func sglangMessages(file []byte) (out []message, err error) {
+	var order sglangOrder
+	var judge *sglangEvents
 	err = recording.Lines(reader(file), func(n int, line []byte) error {
-		var op struct {
-			Op      string `json:"op"`
-			Payload []byte `json:"payload_b64"`
-		}
-		if err := json.Unmarshal(line, &op); err != nil {
+		if judge == nil {
+			var h sglangHeader
+			err := json.Unmarshal(line, &h)
+			if err == nil {
+				judge, err = newSGLangEvents(h)
+			}
 			return err
 		}
-		if op.Op == "events" {
-			out = append(out, message{where: fmt.Sprintf("line %d", n), bare: op.Payload})
+		op, err := order.next(line)
+		if err == nil && op.Op == "events" {
+			out = append(out, message{where: fmt.Sprintf("line %d", n), bare: op.Payload, judge: judge})
 		}
-		return nil
+		return err
 	})
 	return out, err
 }

@@ -41,6 +41,9 @@ func Replay(name string, r io.Reader) *Result {
 		return Broken(check, name, err)
 	}
 	res := &Result{File: name, Check: check}
+	if len(s.Ops) > 0 && s.Ops[0].Op == "publisher" {
+		return sglangReplay(res, s)
+	}
 	replays := 0
 	for i := range s.Ops {
 		if s.Ops[i].Op != "replay_request" {

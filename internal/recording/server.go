@@ -64,6 +64,9 @@ type SessionOp struct {
 	Socket, Label string
 	Start         json.RawMessage
 
+	// Op "publisher": its pages and the batches that its replay keeps.
+	PageSize, BufferSteps int
+
 	// Op "replay_done".
 	Messages      int
 	EndMarkerSeen bool
@@ -144,6 +147,8 @@ type sessionLine struct {
 	Seq        *int64          `json:"seq"`
 	Topic      string          `json:"topic"`
 	PortOffset int             `json:"port_offset"`
+	PageSize   int             `json:"page_size"`
+	Buffer     int             `json:"buffer_steps"`
 	Socket     string          `json:"socket"`
 	Label      string          `json:"label"`
 	Start      json.RawMessage `json:"start"`
@@ -183,7 +188,7 @@ func ReadSession(r io.Reader) (*Session, error) {
 		}
 		op := SessionOp{
 			Op: l.Op, Line: n, Topic: l.Topic, PortOffset: l.PortOffset, Socket: l.Socket, Label: l.Label,
-			Start: l.Start, EndMarkerSeen: l.EndMarker, Server: l.Server,
+			Start: l.Start, EndMarkerSeen: l.EndMarker, Server: l.Server, PageSize: l.PageSize, BufferSteps: l.Buffer,
 		}
 		var err error
 		switch l.Op {
