@@ -5,15 +5,17 @@
 //
 // CHECK is one of
 //
-//	hash     block hashes (format of testdata/vllm/hash)
-//	decode   raw frames, replays, truth files: every event decodes
+//	hash     block hashes (testdata/vllm/hash, sglang/hash, lmcache/hash)
+//	decode   raw frames, replays, truth files: every event decodes; SGLang's are of
+//	         the right hash; LMCache's controller messages and events
 //	server   truth sessions of live servers: predicted against reported cached tokens
-//	truth    truth traces of the cache manager and the scheduler: predicted against actual hit tokens
+//	truth    truth traces of the cache manager and the scheduler: predicted against actual hit tokens;
+//	         LMCache's events and its controller's answers
 //	replay   recordings of replays: layouts, sequences, end marker, what was truncated
 //	restart  recordings of an engine killed and restarted: one restart, at the right message
 //	tokenize TOKENIZER_DIR: token ids, by the tokenizers DIR/NAME.json or DIR/NAME.json.gz
 //
-// Files may be compressed (.gz). Each gets a line, with the first differences
+// The engine is taken from a file's header. Files may be compressed (.gz). Each gets a line, with the first differences
 // below it; the last line is "N passed, N failed". The exit status is 0 only
 // when nothing failed, 1 when something did, 2 when the command was wrong. A
 // case that is not supported is a failure.

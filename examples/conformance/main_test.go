@@ -34,15 +34,23 @@ func lastLine(out string) string {
 }
 
 func TestChecks(t *testing.T) {
-	for check, want := range map[string]struct{ name, last string }{
-		"hash":   {"vllm/hash/vllm-0.31.0-seed0.jsonl", "400 passed, 0 failed"},
-		"decode": {"vllm/server/0.32.0/replay-basic.jsonl", "32 passed, 0 failed"},
-		"server": {"vllm/server/0.32.0/truth-main.jsonl", "69 passed, 0 failed"},
-		"truth":  {"vllm/truth/0.32.0/u16.jsonl", "71 passed, 0 failed"},
+	for _, c := range []struct{ check, name, last string }{
+		{"hash", "vllm/hash/vllm-0.31.0-seed0.jsonl", "400 passed, 0 failed"},
+		{"hash", "sglang/hash/sglang-0.5.22.jsonl", "93 passed, 0 failed"},
+		{"hash", "lmcache/hash/lmcache-0.5.6-vllm-0.32.0-seed0.jsonl", "364 passed, 0 failed"},
+		{"decode", "vllm/server/0.32.0/replay-basic.jsonl", "32 passed, 0 failed"},
+		{"decode", "sglang/frames/frames-0.5.22.jsonl", "78 passed, 0 failed"},
+		{"decode", "lmcache/messages/messages-0.5.6.jsonl", "156 passed, 0 failed"},
+		{"decode", "lmcache/kv-events/kv-events-0.5.6-vllm-0.32.0.jsonl", "6 passed, 0 failed"},
+		{"server", "vllm/server/0.32.0/truth-main.jsonl", "69 passed, 0 failed"},
+		{"truth", "vllm/truth/0.32.0/u16.jsonl", "71 passed, 0 failed"},
+		{"truth", "sglang/truth/0.5.23-unified-page16-hicache.jsonl", "90 passed, 0 failed"},
+		{"truth", "lmcache/lookup/lookup-0.5.6-sha256_cbor.jsonl", "333 passed, 0 failed"},
+		{"replay", "sglang/frames/frames-0.5.22.jsonl", "62 passed, 0 failed"},
 	} {
-		status, out, errs := command(check, file(t, want.name))
-		require.Equal(t, want.last, lastLine(out))
-		require.Zero(t, status, check)
+		status, out, errs := command(c.check, file(t, c.name))
+		require.Equal(t, c.last, lastLine(out), c.name)
+		require.Zero(t, status, c.check)
 		require.Empty(t, errs)
 	}
 }

@@ -154,6 +154,24 @@ func TestLMCache(t *testing.T) {
 		passed += res.Passed
 	}
 	require.Equal(t, 1560, passed)
+
+	for _, c := range []struct {
+		pattern       string
+		check         func(name string, file []byte) *Result
+		passed, apart int
+	}{
+		{"lmcache/messages/*.jsonl", decodeOf, 594, 3}, // HeartbeatRetMsg was not made
+		{"lmcache/kv-events/*.jsonl", decodeOf, 6, 6},  // 4 that vLLM refuses, 2 of Python's hash
+		{"lmcache/kv-events/*.jsonl", truthOf, 6, 6},   // the same
+		{"lmcache/lookup/*.jsonl", truthOf, 2106, 0},
+	} {
+		passed, apart := 0, 0
+		for _, res := range run(t, c.pattern, c.check) {
+			passed, apart = passed+res.Passed, apart+res.Apart
+		}
+		require.Equal(t, c.passed, passed, c.pattern)
+		require.Equal(t, c.apart, apart, c.pattern)
+	}
 }
 
 // sglangBounds are the look-ups of SGLang's traces that its stream cannot tell
@@ -171,6 +189,11 @@ func TestSGLang(t *testing.T) {
 	for _, pattern := range []string{"sglang/frames/*.jsonl", "sglang/truth/*.jsonl"} {
 		run(t, pattern, func(name string, file []byte) *Result { r, _ := Decode(name, reader(file)); return r })
 	}
+	replays := 0
+	for _, res := range run(t, "sglang/frames/*.jsonl", replayOf) {
+		replays += res.Passed
+	}
+	require.Equal(t, 558, replays)
 	for name, res := range run(t, "sglang/truth/*.jsonl", func(name string, file []byte) *Result { return Truth(name, reader(file)) }) {
 		config := strings.TrimSuffix(strings.TrimPrefix(name, "sglang/truth/"), ".jsonl")
 		require.Equal(t, sglangBounds[config], res.Bound, config)

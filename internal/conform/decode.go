@@ -38,6 +38,9 @@ func Decode(name string, r io.Reader) (*Result, Counts) {
 	if err != nil {
 		return Broken(check, name, err), Counts{}
 	}
+	if engineOf(all) == "lmcache" {
+		return lmcacheResult(check, name, all), Counts{}
+	}
 	messages, err := messagesOf(all)
 	if err != nil {
 		return Broken(check, name, err), Counts{}
@@ -87,10 +90,13 @@ func (m message) wrong(b *kvevents.Batch) string {
 	if len(b.Malformed) > 0 {
 		return fmt.Sprintf("%d malformed events: %s", len(b.Malformed), b.Malformed[0].Reason)
 	}
+	if m.judge == nil {
+		return ""
+	}
+	if b.UnknownTypes+b.UnknownFields > 0 && !m.judge.scheme.Assumed() {
+		return fmt.Sprintf("%d events of unknown type, %d unknown fields, in a release that is known", b.UnknownTypes, b.UnknownFields)
+	}
 	for i := range b.Events {
-		if m.judge == nil {
-			break
-		}
 		if wrong := m.judge.judge(&b.Events[i]); wrong != "" {
 			return fmt.Sprintf("event %d: %s", i, wrong)
 		}

@@ -23,8 +23,12 @@ func isTrace(file []byte) bool {
 func engineOf(file []byte) string {
 	first, _, _ := bytes.Cut(file, []byte("\n"))
 	var h struct {
-		Engine string `json:"engine"`
+		Engine  string `json:"engine"`
+		LMCache string `json:"lmcache"`
 	}
 	_ = json.Unmarshal(first, &h) // no header, no engine: the reader of the format says so
+	if h.Engine == "" && h.LMCache != "" {
+		return "lmcache"
+	}
 	return h.Engine
 }

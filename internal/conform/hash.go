@@ -27,6 +27,9 @@ func Hash(name string, r io.Reader) *Result {
 	case "sglang":
 		return sglangHash(name, file)
 	case "lmcache":
+		if kind := lmcacheFile(file); kind != "hash" {
+			return Broken(check, name, fmt.Errorf("a file of %s holds no hashes", kind))
+		}
 		return lmcacheHash(name, file)
 	}
 	f, err := recording.ReadHash(reader(file))

@@ -39,7 +39,7 @@ type lmcacheLine struct {
 
 // hashes returns what LMCache answered, one text a chunk; ok is false where it
 // refused.
-func (l *lmcacheLine) hashes() (all []string, ok bool) {
+func (l *lmcacheLine) hashes(tokens int) (all []string, ok bool) {
 	if l.Kind == "token_hasher" {
 		return all, json.Unmarshal(l.Hashes, &all) == nil
 	}
@@ -47,9 +47,10 @@ func (l *lmcacheLine) hashes() (all []string, ok bool) {
 	if json.Unmarshal(l.Chunks, &chunks) != nil {
 		return nil, false
 	}
-	for _, c := range chunks {
+	for i, c := range chunks {
 		text, ok := c[2].(string)
-		if !ok {
+		start, end := float64(i*l.ChunkSize), float64(min((i+1)*l.ChunkSize, tokens))
+		if !ok || c[0] != start || c[1] != end {
 			return nil, false
 		}
 		all = append(all, text)
@@ -65,6 +66,7 @@ func lmcacheHash(name string, file []byte) *Result {
 	res := &Result{File: name, Check: check}
 	var h lmcacheHeader
 	prompts := map[string][]int64{}
+	found := map[string]int{} // lines by kind and algorithm
 	err := recording.Lines(reader(file), func(n int, line []byte) error {
 		if n == 1 {
 			if err := json.Unmarshal(line, &h); err != nil {
@@ -76,6 +78,9 @@ func lmcacheHash(name string, file []byte) *Result {
 		var l lmcacheLine
 		if err := json.Unmarshal(line, &l); err != nil {
 			return err
+		}
+		if l.Kind != "case" {
+			found[l.Kind+" "+l.Algorithm]++
 		}
 		switch {
 		case l.Kind == "case":
@@ -105,11 +110,38 @@ func lmcacheHash(name string, file []byte) *Result {
 		return Broken(check, name, err)
 	}
 	res.What += fmt.Sprintf(", %d prompts", len(prompts))
+	h.complete(res, found, len(prompts))
 	return res
 }
 
+// complete fails where lines are missing: each algorithm that LMCache offered has every
+// prompt, with and without its last chunk that is not full, and extra keys of four kinds.
+func (h *lmcacheHeader) complete(res *Result, found map[string]int, prompts int) {
+	want := map[string]int{}
+	for algorithm, root := range h.Root {
+		if _, err := rootOf(root); err == nil || algorithm == "builtin" {
+			want["chunks "+algorithm], want["extra_keys "+algorithm] = 2*prompts, 4
+		}
+	}
+	for algorithm, root := range h.Server {
+		if _, err := rootOf(root); err == nil {
+			want["token_hasher "+algorithm] = prompts
+		}
+	}
+	for what, n := range want {
+		if found[what] != n {
+			res.fail(Difference{Where: what, Want: fmt.Sprintf("%d lines", n), Got: fmt.Sprint(found[what])})
+		}
+	}
+	for what, n := range found {
+		if _, ok := want[what]; !ok {
+			res.fail(Difference{Where: what, Want: "an algorithm of the header", Got: fmt.Sprintf("%d lines", n)})
+		}
+	}
+}
+
 func (h *lmcacheHeader) check(l *lmcacheLine, tokens []int64) *Difference {
-	want, answered := l.hashes()
+	want, answered := l.hashes(len(tokens))
 	hasher, err := h.hasher(l)
 	p := &blockhash.Prompt{}
 	p.Tokens, p.WideTokens = recorded.Tokens(tokens)

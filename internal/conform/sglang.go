@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,7 @@ type sglangHeader struct {
 	Dynamo        bool              `json:"dynamo_format"`
 	Hash          string            `json:"hash"`
 	SlidingWindow *int              `json:"sliding_window"`
+	HostTier      *string           `json:"host_tier"`
 	LoRANames     map[string]string `json:"lora_names"`
 }
 
@@ -95,7 +97,11 @@ type sglangOp struct {
 
 // sglangOrder follows the numbers of messages and queries: a trace with a hole in
 // it proves nothing.
-type sglangOrder struct{ events, queries int64 }
+type sglangOrder struct {
+	events, queries int64
+	silent          bool // look-ups announce nothing
+	acted           bool // something that can was done since the last message
+}
 
 func (o *sglangOrder) next(line []byte) (op sglangOp, err error) {
 	if err := json.Unmarshal(line, &op); err != nil {
@@ -106,13 +112,18 @@ func (o *sglangOrder) next(line []byte) (op sglangOp, err error) {
 		if op.Seq == nil || *op.Seq != o.events || len(op.Payload) == 0 {
 			return op, fmt.Errorf("want message %d", o.events)
 		}
+		if o.events > 0 && o.silent && !o.acted {
+			return op, fmt.Errorf("message %d, though nothing was done since the last", o.events)
+		}
 		o.events++
+		o.acted = false
 	case "query":
 		if op.ID != fmt.Sprintf("q%d", o.queries) {
 			return op, fmt.Errorf("query %q, want q%d", op.ID, o.queries)
 		}
 		o.queries++
 	case "insert", "load_back", "evict", "evict_window", "reset":
+		o.acted = true
 	default:
 		return op, fmt.Errorf("op %q is not one of a truth trace", op.Op)
 	}
@@ -142,6 +153,7 @@ func newSGLangRun(line []byte, res *Result, plainOnly bool) (*sglangRun, error) 
 	if r.judge, err = newSGLangEvents(*h); err != nil {
 		return nil, err
 	}
+	r.order.silent = r.judge.silent()
 	res.What = fmt.Sprintf("%s %s, %s, %s", h.Engine, h.Version, h.Config, h.Hash)
 	w := kvatlas.Worker{
 		Name: "engine", Engine: h.Engine, Release: h.Version, BlockSize: h.PageSize, DynamoEvents: h.Dynamo, PlainOnly: plainOnly,
@@ -167,13 +179,8 @@ func (r *sglangRun) events(line int, payload []byte) error {
 	if err := new(kvevents.Decoder).Decode(payload, &r.batch); err != nil {
 		return err
 	}
-	if len(r.batch.Malformed) > 0 {
-		return fmt.Errorf("malformed event: %s", r.batch.Malformed[0].Reason)
-	}
-	for i := range r.batch.Events {
-		if wrong := r.judge.judge(&r.batch.Events[i]); wrong != "" {
-			r.res.fail(Difference{Where: fmt.Sprintf("event %d at line %d", i, line), Want: "an event of this cache", Got: wrong})
-		}
+	if wrong := (message{judge: r.judge}).wrong(&r.batch); wrong != "" {
+		r.res.fail(Difference{Where: fmt.Sprintf("message at line %d", line), Want: "events of this cache", Got: wrong})
 	}
 	return r.atlas.ApplyBatch("engine", &r.batch)
 }
@@ -241,6 +248,7 @@ func sglangMessages(file []byte) (out []message, err error) {
 			err := json.Unmarshal(line, &h)
 			if err == nil {
 				judge, err = newSGLangEvents(h)
+				order.silent = err == nil && judge.silent()
 			}
 			return err
 		}
@@ -259,6 +267,7 @@ func sglangHash(name string, file []byte) *Result {
 	res := &Result{File: name, Check: check}
 	var scheme blockhash.Scheme
 	cases := 0
+	names := map[string]bool{}
 	err := recording.Lines(reader(file), func(n int, line []byte) error {
 		if n == 1 {
 			var h sglangHeader
@@ -273,7 +282,11 @@ func sglangHash(name string, file []byte) *Result {
 		if err := json.Unmarshal(line, &c); err != nil {
 			return err
 		}
+		if c.Name == "" || c.PageSize < 1 || names[c.Name] {
+			return fmt.Errorf("case %q with pages of %d tokens: want a new name and a size", c.Name, c.PageSize)
+		}
 		cases++
+		names[c.Name] = true
 		if d := c.check(scheme); d != nil {
 			d.Where = fmt.Sprintf("case %q%s", c.Name, d.Where)
 			res.fail(*d)
@@ -289,7 +302,39 @@ func sglangHash(name string, file []byte) *Result {
 		return Broken(check, name, err)
 	}
 	res.What += fmt.Sprintf(", %d prompts", cases)
+	for _, missing := range sglangMissing(names) {
+		res.fail(Difference{Where: missing, Want: "a case", Got: "none"})
+	}
 	return res
+}
+
+var (
+	sglangGrid   = regexp.MustCompile(`^page-(\d+)-(.+)$`)
+	sglangNumber = regexp.MustCompile(`^(.*-)(\d+)$`)
+)
+
+// sglangMissing returns the cases that are missing from what is regular: the same kinds for
+// every page size, and numbers without a hole.
+func sglangMissing(names map[string]bool) (missing []string) {
+	sizes, kinds := map[string]bool{}, map[string]bool{}
+	for name := range names {
+		if m := sglangGrid.FindStringSubmatch(name); m != nil {
+			sizes[m[1]], kinds[m[2]] = true, true
+		} else if m := sglangNumber.FindStringSubmatch(name); m != nil && !strings.HasSuffix(m[1], "page-") && !strings.HasSuffix(m[1], "to-") {
+			n, err := strconv.Atoi(m[2])
+			if before := fmt.Sprint(m[1], n-1); err == nil && n > 0 && !names[before] {
+				missing = append(missing, before)
+			}
+		}
+	}
+	for size := range sizes {
+		for kind := range kinds {
+			if name := "page-" + size + "-" + kind; !names[name] {
+				missing = append(missing, name)
+			}
+		}
+	}
+	return missing
 }
 
 // sglangCase is one prompt with the digests of its pages and their values in

@@ -40,11 +40,25 @@ func (c *sglangEvents) note(res *Result) {
 // nodes tells the eras that announce nodes of the tree instead of pages.
 func (c *sglangEvents) nodes() bool { return c.scheme.Through() == "0.4.7" }
 
+// silent tells the eras in which a look-up announces nothing: a chained hash, but for
+// 0.5.6, which removes what a look-up splits.
+func (c *sglangEvents) silent() bool {
+	return c.header.Hash == "sha256" && c.header.Version != "0.5.6" && c.header.HostTier == nil // copies end by themselves
+}
+
 // nodeRoot is hash(()), the parent of first-level nodes.
 const nodeRoot = 5740354900026072187
 
 // judge returns what is wrong with an event, "" if nothing.
 func (c *sglangEvents) judge(e *kvevents.Event) string {
+	switch medium := string(e.Medium); medium {
+	case "", "GPU", "CPU_PINNED":
+	default:
+		return fmt.Sprintf("medium %q", medium)
+	}
+	if e.HasLoRAID || e.HasGroup {
+		return "a LoRA id or a group"
+	}
 	switch e.Kind {
 	case kvevents.BlockRemoved:
 		for _, h := range e.Hashes {
@@ -65,6 +79,11 @@ func (c *sglangEvents) stored(e *kvevents.Event) string {
 	}
 	if len(e.Hashes) == 0 || per <= 0 || len(e.Tokens) != per*len(e.Hashes) || !c.nodes() && e.BlockSize != c.header.PageSize {
 		return fmt.Sprintf("%d hashes of %d tokens each, with %d tokens", len(e.Hashes), e.BlockSize, len(e.Tokens))
+	}
+	for i := 1; e.TokenForm == kvevents.TokensPairs && i+1 < len(e.Tokens); i += 2 {
+		if e.Tokens[i] != e.Tokens[i+1] {
+			return fmt.Sprintf("pair %d ends with %d, the next begins with %d", i/2, e.Tokens[i], e.Tokens[i+1])
+		}
 	}
 	p := sglangPrefix{salt: string(e.CacheSalt), opaque: c.header.Dynamo || len(e.LoRAName) > 0}
 	if e.HasParent && !(c.nodes() && e.Parent == nodeRoot) {

@@ -28,8 +28,11 @@ func Truth(name string, r io.Reader) *Result {
 	if err != nil {
 		return Broken(check, name, err)
 	}
-	if engineOf(file) == "sglang" {
+	switch engineOf(file) {
+	case "sglang":
 		return sglangTruth(name, file)
+	case "lmcache":
+		return lmcacheResult(check, name, file)
 	}
 	t, err := recording.ReadTrace(reader(file))
 	if err != nil {

@@ -105,8 +105,12 @@ def main():
     path = os.path.join(a.out, f"lookup-{a.lmcache}-{a.algorithm}.jsonl")
     out = open(path, "w")
 
+    lines = 0
+
     def emit(**line):
-        out.write(json.dumps(line, separators=(",", ":")) + "\n")
+        nonlocal lines
+        out.write(json.dumps(dict(n=lines, **line), separators=(",", ":")) + "\n")
+        lines += 1
 
     def text(h):
         return "0x" + h.hex() if isinstance(h, bytes) else str(h)
@@ -225,8 +229,9 @@ def main():
                 reply = await manager.handle_orchestration_message(msgspec.msgpack.decode(msgspec.msgpack.encode(msg), type=m.Msg))
                 emit(op="lookup", tokens=tokens, keys=[text(k) for k in keys(tokens)],
                      layout_info=[[k, *v] for k, v in reply.layout_info.items()])
-        if not old:
-            emit(op="state", seq_discontinuities=reg.registry.get_seq_discontinuity_count(), keys=reg.registry.get_total_kv_count())
+        emit(op="state", seq_discontinuities=0 if old else reg.registry.get_seq_discontinuity_count(),
+             keys=sum(len({(c.instance_id, c.worker_id, c.location) for c in v}) for v in kv.kv_pool.values()) if old
+             else reg.registry.get_total_kv_count())
 
     asyncio.run(run())
     out.close()
