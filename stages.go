@@ -59,9 +59,9 @@ func (a *Atlas) hashed(m *Match) {
 }
 
 // meter takes the time that a chain needs to hash what a match asks for. The match
-// asks for one key at a time; a look at the clock costs as much as a remembered
-// one, so the chain is asked for several: at first for one, then for up to an
-// eighth more than were needed so far.
+// asks for one key at a time; a look at the clock costs more than a remembered
+// one, so the chain is asked for several: for up to a quarter more than were needed
+// so far.
 type meter struct {
 	chain radix.Source
 	took  time.Duration
@@ -70,7 +70,7 @@ type meter struct {
 	count int // handed out before keys
 }
 
-const maxAhead = 64
+const minAhead, maxAhead = 4, 64
 
 func (t *meter) reset(chain radix.Source) {
 	*t = meter{chain: chain, keys: t.keys[:0]}
@@ -92,7 +92,7 @@ func (t *meter) fill() {
 	started := time.Now()
 	t.count += len(t.keys)
 	t.keys, t.next = t.keys[:0], 0
-	for range min(max(t.count/8, 1), maxAhead) {
+	for range min(max(t.count/4, minAhead), maxAhead) {
 		key, ok := t.chain.Next()
 		if !ok {
 			break
