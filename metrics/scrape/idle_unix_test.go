@@ -4,7 +4,9 @@ package scrape
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -22,14 +24,42 @@ const (
 	idleEngines = 100
 )
 
+// idle are the engines that are polled: their page, what they answer to a
+// selection if they can, and how long they take at most.
+var idle = map[string]struct {
+	whole, selected string
+	takes           time.Duration
+}{
+	"vllm-whole":        {whole: "vllm/server/0.32.0/metrics-after.txt.gz"},
+	"vllm-selected":     {whole: "vllm/server/0.32.0/metrics-after.txt.gz", selected: "testdata/vllm-0.32.0-selected.txt.gz"},
+	"sglang-whole":      {whole: "testdata/sglang-0.5.23.txt.gz"},
+	"vllm-whole-20ms":   {whole: "vllm/server/0.32.0/metrics-after.txt.gz", takes: 20 * time.Millisecond},
+	"sglang-whole-20ms": {whole: "testdata/sglang-0.5.23.txt.gz", takes: 20 * time.Millisecond},
+}
+
 // TestServePages is no test: it is the engines of BenchmarkIdle, in a process of
 // their own. It serves until its input ends.
 func TestServePages(t *testing.T) {
-	if os.Getenv(servePages) == "" {
+	engine, ok := idle[os.Getenv(servePages)]
+	if !ok {
 		t.Skip("runs for BenchmarkIdle only")
 	}
-	page := pages(t)["../../testdata/vllm/server/0.32.0/metrics-after.txt.gz"]
-	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
+	whole := recorded(t, engine.whole)
+	selected := whole
+	if engine.selected != "" {
+		selected = recorded(t, engine.selected)
+	}
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if engine.takes > 0 {
+			time.Sleep(rand.N(engine.takes))
+		}
+		page := whole
+		if r.URL.RawQuery != "" {
+			page = selected
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(page)))
+		_, _ = w.Write(page)
+	})
 	for range idleEngines {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
@@ -40,12 +70,19 @@ func TestServePages(t *testing.T) {
 }
 
 // BenchmarkIdle polls 100 engines a second, over the loopback interface, each
-// at a port of its own. core-% is the processor time taken, as a share of one
-// core; the servers are another process. An operation is a page: they come at their
-// own pace, so ns/op says nothing. Run it with -benchtime 1000x for ten seconds.
+// at a port of its own. cpu-ms/s is the processor time taken, of which 10 are one
+// percent of a core, and µs/scrape the same for one page; the servers are another
+// process. An operation is a page: they come at their own pace, so ns/op says
+// nothing. Run it with -benchtime 1000x for ten seconds each.
 func BenchmarkIdle(b *testing.B) {
+	for name := range idle {
+		b.Run(name, func(b *testing.B) { benchmarkIdle(b, name) })
+	}
+}
+
+func benchmarkIdle(b *testing.B, name string) {
 	engines := exec.Command(os.Args[0], "-test.run", "^TestServePages$")
-	engines.Env = append(os.Environ(), servePages+"=1")
+	engines.Env = append(os.Environ(), servePages+"="+name)
 	stdin, err := engines.StdinPipe()
 	require.NoError(b, err)
 	stdout, err := engines.StdoutPipe()
@@ -54,7 +91,7 @@ func BenchmarkIdle(b *testing.B) {
 	defer func() { _ = engines.Wait() }()
 	defer stdin.Close()
 	done := make(chan struct{}, 1000)
-	s := newScraper(b, Options{Timeout: 10 * time.Second, Updated: func(_ string, _ *Page, err error) {
+	s := newScraper(b, Options{Whole: idle[name].selected == "", Timeout: 10 * time.Second, Updated: func(_ string, _ *Page, err error) {
 		if err != nil {
 			b.Error(err)
 		}
@@ -63,20 +100,26 @@ func BenchmarkIdle(b *testing.B) {
 		default:
 		}
 	}})
+	defer s.Close()
 	lines := bufio.NewScanner(stdout)
 	for i := range idleEngines {
 		require.True(b, lines.Scan())
 		require.NoError(b, s.Add(fmt.Sprint(i), "http://"+strings.TrimPrefix(lines.Text(), "at ")+"/metrics"))
 	}
-	for range 200 {
-		<-done // connections stand
+	for range 3 * idleEngines {
+		<-done // connections stand, selections are found
 	}
+	st, err := s.Status("0")
+	require.NoError(b, err)
+	require.Equal(b, idle[name].selected != "", st.Selected)
 	wall, cpu := time.Now(), cpuTime()
 	for b.Loop() {
 		<-done
 	}
-	b.ReportMetric(100*(cpuTime()-cpu).Seconds()/time.Since(wall).Seconds(), "core-%")
-	b.ReportMetric(float64(b.N)/time.Since(wall).Seconds(), "pages/s")
+	cpu, took := cpuTime()-cpu, time.Since(wall)
+	b.ReportMetric(1e3*cpu.Seconds()/took.Seconds(), "cpu-ms/s")
+	b.ReportMetric(float64(cpu.Microseconds())/float64(cmp.Or(b.N, 1)), "µs/scrape")
+	b.ReportMetric(float64(b.N)/took.Seconds(), "pages/s")
 }
 
 func cpuTime() time.Duration {

@@ -1,6 +1,10 @@
 package scrape
 
-import "github.com/kvatlas/kvatlas/scoring"
+import (
+	"strings"
+
+	"github.com/kvatlas/kvatlas/scoring"
+)
 
 // field is something that is read from a page.
 type field uint8
@@ -15,47 +19,83 @@ const (
 	externalHits
 	preemptions
 	hitRate
-	cacheConfig
-	loraInfo
+	blockSize
+	blocks
+	cacheConfig    // told by labels
+	loraInfo       // told by labels
+	tritonRequests // which one is told by a label
+	tritonBlocks   // which one is told by a label
 	numFields
 )
 
-// names are the metrics by which engines tell a field. Where an engine has two
-// names (it renamed one), both are here; no release has sent both.
+// names are the metrics by which engines tell a field. An engine that renamed one
+// may send both (vLLM with --show-hidden-metrics-for-version): the first on a page
+// counts.
 //
 //   - vLLM: vllm/v1/metrics/loggers.py; kv_cache_usage_perc was
 //     gpu_cache_usage_perc before 0.10, prefix_cache_* had gpu_ in front.
-//   - SGLang: sglang/srt/metrics/collector.py.
-//   - TensorRT-LLM: tensorrt_llm/metrics/collector.py (from its documentation, not
-//     recorded).
-var names = map[string]field{
-	"vllm:num_requests_running":                running,
-	"vllm:num_requests_waiting":                waiting,
-	"vllm:kv_cache_usage_perc":                 usage,
-	"vllm:gpu_cache_usage_perc":                usage,
-	"vllm:prefix_cache_queries_total":          queries,
-	"vllm:prefix_cache_hits_total":             hits,
-	"vllm:gpu_prefix_cache_queries_total":      queries,
-	"vllm:gpu_prefix_cache_hits_total":         hits,
-	"vllm:external_prefix_cache_queries_total": externalQueries,
-	"vllm:external_prefix_cache_hits_total":    externalHits,
-	"vllm:num_preemptions_total":               preemptions,
-	"vllm:cache_config_info":                   cacheConfig,
-	"vllm:lora_requests_info":                  loraInfo,
+//   - SGLang: sglang/srt/observability/metrics_collector.py of 0.5.23.
+//   - TensorRT-LLM: tensorrt_llm/metrics/collector.py, at /prometheus/metrics of
+//     trtllm-serve; before it had these, JSON at /metrics (see json.go). Under
+//     Triton: the backend's custom metrics, from its documentation.
+var names = []struct {
+	name  string
+	field field
+}{
+	{"vllm:num_requests_running", running},
+	{"vllm:num_requests_waiting", waiting},
+	{"vllm:kv_cache_usage_perc", usage},
+	{"vllm:gpu_cache_usage_perc", usage},
+	{"vllm:prefix_cache_queries_total", queries},
+	{"vllm:prefix_cache_hits_total", hits},
+	{"vllm:gpu_prefix_cache_queries_total", queries},
+	{"vllm:gpu_prefix_cache_hits_total", hits},
+	{"vllm:external_prefix_cache_queries_total", externalQueries},
+	{"vllm:external_prefix_cache_hits_total", externalHits},
+	{"vllm:num_preemptions_total", preemptions},
+	{"vllm:cache_config_info", cacheConfig},
+	{"vllm:lora_requests_info", loraInfo},
 
-	"sglang:num_running_reqs": running,
-	"sglang:num_queue_reqs":   waiting,
-	"sglang:token_usage":      usage,
-	"sglang:cache_hit_rate":   hitRate,
+	{"sglang:num_running_reqs", running},
+	{"sglang:num_queue_reqs", waiting},
+	{"sglang:token_usage", usage},
+	{"sglang:cache_hit_rate", hitRate},
+	{"sglang:num_retracted_requests_total", preemptions},
 
-	"trtllm_num_requests_running": running,
-	"trtllm_num_requests_waiting": waiting,
-	"trtllm_kv_cache_utilization": usage,
-	"trtllm_kv_cache_hit_rate":    hitRate,
+	{"trtllm_num_requests_running", running},
+	{"trtllm_num_requests_waiting", waiting},
+	{"trtllm_kv_cache_utilization", usage},
+	{"trtllm_kv_cache_hit_rate", hitRate},
+	{"trtllm_kv_cache_tokens_per_block", blockSize},
+	{"trtllm_kv_cache_max_blocks", blocks},
+
+	{"nv_trt_llm_request_metrics", tritonRequests},
+	{"nv_trt_llm_kv_cache_block_metrics", tritonBlocks},
 }
 
-// rankLabels name the data-parallel rank a sample belongs to.
-var rankLabels = [...]string{"engine", "dp_rank"}
+// prefixes begin all names; some formats (OpenMetrics of prometheus_client) write
+// an underscore for the colon.
+var prefixes = [...]string{"vllm:", "sglang:", "trtllm_", "nv_trt_llm_"}
+
+// byName finds a place in names, and second says which bytes follow a prefix in any
+// of them.
+var byName, second = func() (map[string]uint8, *[256]bool) {
+	m, next := make(map[string]uint8), new([256]bool)
+	for i, n := range names {
+		m[n.name], m[strings.Replace(n.name, ":", "_", 1)] = uint8(i), uint8(i)
+		for _, p := range prefixes {
+			if rest, ok := strings.CutPrefix(n.name, p); ok {
+				next[rest[0]] = true
+			}
+		}
+	}
+	return m, next
+}()
+
+// nameSet is a set of places in names.
+type nameSet uint32
+
+func (s nameSet) has(all nameSet) bool { return s&all == all }
 
 // Counter is a count that only grows until its engine restarts. The zero value is
 // unknown.
@@ -70,11 +110,12 @@ type Rank struct {
 	// Queries and Hits are tokens looked up in, and found in, the prefix cache;
 	// the external ones beyond it, in an offload connector.
 	Queries, Hits, ExternalQueries, ExternalHits Counter
-	// HitRate is the engine's own, 0 to 1, where it gives one (SGLang).
+	// HitRate is the engine's own, 0 to 1, where it gives one (SGLang,
+	// TensorRT-LLM).
 	HitRate scoring.Gauge
 	// Preemptions are requests that lost their blocks to others.
 	Preemptions Counter
-	// BlockSize and Blocks are the configured cache (vLLM); 0 is unknown.
+	// BlockSize and Blocks are the configured cache (not SGLang); 0 is unknown.
 	BlockSize, Blocks int
 	// MaxLoRA is how many adapters run at once (vLLM); 0 is unknown.
 	MaxLoRA int

@@ -17,6 +17,9 @@ type Page struct {
 	Ranks []Rank
 	// Unreadable counts lines of wanted metrics that could not be read.
 	Unreadable int
+
+	seen nameSet          // names that were read
+	told [numFields]uint8 // one more than the place of the name that tells a field
 }
 
 // Limits of a page: an engine's own is below 100 KiB.
@@ -27,29 +30,32 @@ const (
 	MaxRanks = 1024
 )
 
-// Parse reads a page in the Prometheus text format or in OpenMetrics into p. Samples
-// of one rank under several models or other labels are added up, use of the
-// cache excepted, of which the largest is kept. A line that cannot be read
-// costs itself only. The page is not kept. It does not allocate once p has held as
-// many ranks.
+// Parse reads a page in the Prometheus text format, in OpenMetrics or, from older
+// releases of TensorRT-LLM, in JSON into p. What an engine says of one rank under
+// several labels is added up, except use of the cache and hit rates, of which
+// the largest is kept, and what SGLang's processes of one data-parallel rank each
+// say of the same requests. A line that cannot be read costs itself only. The page
+// is not kept. It does not allocate once p has held as many ranks, unless it is
+// JSON.
 //
-// The error says that the page is too long or names no metric of a known engine.
+// The error says that the page is too long, is bad JSON, or names no metric of a
+// known engine.
 func Parse(p *Page, page []byte) error {
-	p.Ranks, p.Unreadable = p.Ranks[:0], 0
+	p.Ranks, p.Unreadable, p.seen, p.told = p.Ranks[:0], 0, 0, [numFields]uint8{}
 	if len(page) > MaxPage {
 		return fmt.Errorf("scrape: page of %d bytes, want at most %d", len(page), MaxPage)
 	}
+	if len(page) > 0 && page[0] == '[' {
+		return p.json(page)
+	}
 	for len(page) > 0 {
-		var line []byte
+		line := page
 		if i := bytes.IndexByte(page, '\n'); i >= 0 {
 			line, page = page[:i], page[i+1:]
 		} else {
-			line, page = page, nil
+			page = nil
 		}
-		if len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		if f, rest, ok := wanted(line); ok && !p.sample(f, rest) {
+		if at, rest, ok := wanted(line); ok && !p.sample(at, rest) {
 			p.Unreadable++
 		}
 	}
@@ -67,28 +73,53 @@ func (e constError) Error() string { return string(e) }
 // TensorRT-LLM that is known here.
 const ErrNoMetrics = constError("scrape: no metric of a known engine on the page (vllm:, sglang:, trtllm_)")
 
-// wanted tells which field a line is about, and returns what follows its name.
-func wanted(line []byte) (f field, rest []byte, ok bool) {
-	line = bytes.TrimLeft(line, " \t")
-	// Every wanted name begins so; most lines end here.
-	if len(line) < 8 || line[0] != 'v' && line[0] != 's' && line[0] != 't' {
+// wanted tells which of the names a line is about, and returns what follows it.
+// Most lines are turned away by their first bytes.
+func wanted(line []byte) (at uint8, rest []byte, ok bool) {
+	if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
+		line = bytes.TrimLeft(line, " \t")
+	}
+	if len(line) < 16 {
+		return 0, nil, false // shorter than any name
+	}
+	n := 0
+	switch line[0] {
+	case 'v':
+		n = len("vllm:")
+	case 's', 't':
+		n = len("sglang:") // and of trtllm_
+	case 'n':
+		n = len("nv_trt_llm_")
+	default:
 		return 0, nil, false
 	}
-	i := bytes.IndexAny(line, "{ \t")
-	if i < 0 {
+	if !second[line[n]] {
 		return 0, nil, false
 	}
-	f, ok = names[unsafeString(line[:i])] // not kept
-	return f, line[i:], ok
+	for ; n < len(line); n++ {
+		if c := line[n]; c == '{' || c == ' ' || c == '\t' {
+			at, ok = byName[string(line[:n])]
+			return at, line[n:], ok
+		}
+	}
+	return 0, nil, false
+}
+
+// attributes are the labels of a sample that are of interest.
+type attributes struct {
+	Rank
+	priority bool   // SGLang: of requests of one priority, which the total includes
+	kind     []byte // Triton: of requests or of blocks
 }
 
 // sample reads labels and value of a wanted line.
-func (p *Page) sample(f field, rest []byte) bool {
-	var info Rank
+func (p *Page) sample(at uint8, rest []byte) bool {
+	var a attributes
+	f := names[at].field
 	rest = bytes.TrimLeft(rest, " \t")
 	if len(rest) > 0 && rest[0] == '{' {
 		var ok bool
-		if rest, ok = labels(rest[1:], &info); !ok {
+		if rest, ok = labels(rest[1:], &a); !ok {
 			return false
 		}
 	}
@@ -96,29 +127,77 @@ func (p *Page) sample(f field, rest []byte) bool {
 	if !ok {
 		return false
 	}
-	r := p.rank(info.Rank)
+	switch f {
+	case tritonRequests, tritonBlocks:
+		if f, ok = triton(f, a.kind); !ok {
+			return true
+		}
+	case cacheConfig, loraInfo:
+	default:
+		if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+			return false
+		}
+	}
+	sglang := names[at].name[0] == 's'
+	if sglang && a.priority {
+		return true
+	}
+	if told := &p.told[f]; *told == 0 {
+		*told = at + 1
+	} else if *told != at+1 {
+		return true // by another name
+	}
+	r := p.rank(a.Rank.Rank)
 	if r == nil {
 		return false
 	}
+	p.seen |= 1 << at
 	switch f {
 	case cacheConfig:
-		r.BlockSize, r.Blocks = max(r.BlockSize, info.BlockSize), max(r.Blocks, info.Blocks)
+		r.BlockSize, r.Blocks = max(r.BlockSize, a.BlockSize), max(r.Blocks, a.Blocks)
 	case loraInfo:
-		r.MaxLoRA = max(r.MaxLoRA, info.MaxLoRA)
+		r.MaxLoRA = max(r.MaxLoRA, a.MaxLoRA)
+	case blockSize:
+		r.BlockSize = max(r.BlockSize, whole(value))
+	case blocks:
+		r.Blocks = max(r.Blocks, whole(value))
 	default:
-		g := r.gauge(f)
-		switch {
-		case math.IsNaN(value) || math.IsInf(value, 0) || value < 0:
-			return false
+		switch g := r.gauge(f); {
 		case !g.Known:
 			*g = scoring.Known(value)
-		case f == usage || f == hitRate:
+		case f == usage || f == hitRate || sglang:
+			// Tensor- and pipeline-parallel processes of SGLang tell of the same requests.
 			g.Value = max(g.Value, value)
 		default:
 			g.Value += value
 		}
 	}
 	return true
+}
+
+// whole is a value as a number of things, 0 if it is none.
+func whole(v float64) int {
+	if v > math.MaxInt32 {
+		return 0
+	}
+	return int(v)
+}
+
+// triton tells which field a sample of the Triton backend is about.
+func triton(f field, kind []byte) (field, bool) {
+	switch string(kind) {
+	case "scheduled":
+		return running, f == tritonRequests
+	case "waiting":
+		return waiting, f == tritonRequests
+	case "fraction":
+		return usage, f == tritonBlocks
+	case "tokens_per":
+		return blockSize, f == tritonBlocks
+	case "max":
+		return blocks, f == tritonBlocks
+	}
+	return 0, false
 }
 
 func (p *Page) rank(n int) *Rank {
@@ -135,7 +214,7 @@ func (p *Page) rank(n int) *Rank {
 }
 
 // labels reads what stands between the braces and returns what follows them.
-func labels(s []byte, info *Rank) (rest []byte, ok bool) {
+func labels(s []byte, a *attributes) (rest []byte, ok bool) {
 	for {
 		s = bytes.TrimLeft(s, " \t,")
 		if len(s) > 0 && s[0] == '}' {
@@ -157,7 +236,7 @@ func labels(s []byte, info *Rank) (rest []byte, ok bool) {
 		if end >= len(s) {
 			return nil, false
 		}
-		if !label(name, s[:end], info) {
+		if !label(name, s[:end], a) {
 			return nil, false
 		}
 		s = s[end+1:]
@@ -166,30 +245,28 @@ func labels(s []byte, info *Rank) (rest []byte, ok bool) {
 
 // label notes the labels that are of interest. The values of interest have no
 // escapes.
-func label(name, value []byte, info *Rank) bool {
-	for _, l := range rankLabels {
-		if string(name) == l {
-			n, err := strconv.ParseUint(unsafeString(value), 10, 31)
-			if err != nil {
-				return false
-			}
-			info.Rank = int(n)
-			return true
-		}
-	}
+func label(name, value []byte, a *attributes) bool {
 	var to *int
 	switch string(name) {
+	case "engine", "dp_rank":
+		n, err := strconv.ParseUint(unsafeString(value), 10, 31)
+		a.Rank.Rank = int(n)
+		return err == nil
+	case "priority":
+		a.priority = len(value) > 0
+	case "request_type", "kv_cache_block_type":
+		a.kind = value
 	case "block_size":
-		to = &info.BlockSize
+		to = &a.BlockSize
 	case "num_gpu_blocks":
-		to = &info.Blocks
+		to = &a.Blocks
 	case "max_lora":
-		to = &info.MaxLoRA
-	default:
-		return true
+		to = &a.MaxLoRA
 	}
-	if n, err := strconv.ParseUint(unsafeString(value), 10, 31); err == nil {
-		*to = int(n) // "None" stays unknown
+	if to != nil {
+		if n, err := strconv.ParseUint(unsafeString(value), 10, 31); err == nil {
+			*to = int(n) // "None" stays unknown
+		}
 	}
 	return true
 }

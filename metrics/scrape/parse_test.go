@@ -21,23 +21,39 @@ import (
 	"github.com/kvatlas/kvatlas/scoring"
 )
 
-// pages are the recorded metrics pages of real servers, by file name.
+const golden = "../../testdata/"
+
+// pages are the recorded pages of real engines, by file name.
 func pages(t testing.TB) map[string][]byte {
 	t.Helper()
-	files, err := filepath.Glob("../../testdata/vllm/server/*/*metrics*.txt.gz")
+	files, err := filepath.Glob(golden + "vllm/server/*/*metrics*.txt.gz")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(files), 14, "recorded pages are in the repository's testdata")
+	own, err := filepath.Glob("testdata/*.txt.gz")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(own), 3)
 	all := map[string][]byte{}
-	for _, name := range files {
-		f, err := os.Open(name)
-		require.NoError(t, err)
-		z, err := gzip.NewReader(f)
-		require.NoError(t, err)
-		all[name], err = io.ReadAll(z)
-		require.NoError(t, err)
-		f.Close()
+	for _, name := range append(files, own...) {
+		name = strings.TrimPrefix(filepath.ToSlash(name), golden)
+		all[name] = recorded(t, name)
 	}
 	return all
+}
+
+// recorded reads one of them.
+func recorded(t testing.TB, name string) []byte {
+	t.Helper()
+	if !strings.HasPrefix(name, "testdata/") {
+		name = golden + name
+	}
+	f, err := os.Open(filepath.FromSlash(name))
+	require.NoError(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	page, err := io.ReadAll(z)
+	require.NoError(t, err)
+	return page
 }
 
 // reference reads a page by the Prometheus project's own parser.
@@ -50,21 +66,40 @@ func reference(t testing.TB, page []byte) ([]Rank, bool) {
 	}
 	ranks := map[int]*Rank{}
 	var order []int
-	for name, f := range names {
-		family, ok := families[name]
+	for _, n := range names {
+		family, ok := families[n.name]
 		if !ok {
 			continue
 		}
+		sglang := strings.HasPrefix(n.name, "sglang")
 		for _, m := range family.Metric {
 			at, labels := 0, map[string]string{}
 			for _, l := range m.Label {
 				labels[l.GetName()] = l.GetValue()
 			}
-			for _, l := range rankLabels {
+			for _, l := range []string{"engine", "dp_rank"} {
 				if v, ok := labels[l]; ok {
 					at, err = strconv.Atoi(v)
 					require.NoError(t, err)
 				}
+			}
+			if sglang && labels["priority"] != "" {
+				continue
+			}
+			f := n.field
+			switch {
+			case f == tritonRequests && labels["request_type"] == "scheduled":
+				f = running
+			case f == tritonRequests && labels["request_type"] == "waiting":
+				f = waiting
+			case f == tritonBlocks && labels["kv_cache_block_type"] == "fraction":
+				f = usage
+			case f == tritonBlocks && labels["kv_cache_block_type"] == "tokens_per":
+				f = blockSize
+			case f == tritonBlocks && labels["kv_cache_block_type"] == "max":
+				f = blocks
+			case f == tritonRequests || f == tritonBlocks:
+				continue
 			}
 			if ranks[at] == nil {
 				ranks[at] = &Rank{Rank: at}
@@ -77,7 +112,11 @@ func reference(t testing.TB, page []byte) ([]Rank, bool) {
 				r.BlockSize, r.Blocks = number("block_size"), number("num_gpu_blocks")
 			case f == loraInfo:
 				r.MaxLoRA = number("max_lora")
-			case (f == usage || f == hitRate) && g.Known:
+			case f == blockSize:
+				r.BlockSize = max(r.BlockSize, whole(value(m)))
+			case f == blocks:
+				r.Blocks = max(r.Blocks, whole(value(m)))
+			case (f == usage || f == hitRate || sglang) && g.Known:
 				g.Value = max(g.Value, value(m))
 			default:
 				*g = scoring.Known(g.Value + value(m))
@@ -115,8 +154,13 @@ func TestRecordedPages(t *testing.T) {
 		require.ElementsMatch(t, want, p.Ranks, name)
 		require.Zero(t, p.Unreadable)
 		r := p.Ranks[0]
+		require.True(t, r.Load.Running.Known && r.Load.Waiting.Known && r.Load.KVUsage.Known && r.Preemptions.Known, name)
+		if strings.Contains(name, "sglang") {
+			require.Len(t, p.Ranks, 2)
+			continue
+		}
 		require.Equal(t, 32, r.BlockSize, name)
-		require.True(t, r.Load.Running.Known && r.Load.Waiting.Known && r.Load.KVUsage.Known && r.Queries.Known, name)
+		require.True(t, r.Queries.Known, name)
 		require.False(t, r.HitRate.Known, "vLLM has none: unknown, not 0")
 		if strings.Contains(name, "dp2") {
 			require.Len(t, p.Ranks, 2)
@@ -136,7 +180,25 @@ func TestForms(t *testing.T) {
 			Rank{Load: scoring.Load{Running: scoring.Known(3), KVUsage: scoring.Known(0.5)}}, 0},
 		"SGLang": {"sglang:num_running_reqs{model_name=\"m\",dp_rank=\"1\"} 4.0\nsglang:num_queue_reqs{dp_rank=\"1\"} 2\nsglang:token_usage{dp_rank=\"1\"} 0.5\nsglang:cache_hit_rate{dp_rank=\"1\"} 0.75\n",
 			Rank{Rank: 1, Load: scoring.Load{Running: scoring.Known(4), Waiting: scoring.Known(2), KVUsage: scoring.Known(0.5)}, HitRate: scoring.Known(0.75)}, 0},
-		"TensorRT-LLM": {"trtllm_kv_cache_utilization{engine_type=\"trtllm\"} 0.1\n", Rank{Load: scoring.Load{KVUsage: scoring.Known(0.1)}}, 0},
+		"both names at once": {"vllm:kv_cache_usage_perc 0.25\nvllm:gpu_cache_usage_perc 0.5\nvllm:gpu_prefix_cache_queries_total 7\nvllm:prefix_cache_queries_total 7\n",
+			Rank{Load: scoring.Load{KVUsage: scoring.Known(0.25)}, Queries: scoring.Known(7)}, 0},
+		"SGLang with priorities": {"sglang:num_queue_reqs{priority=\"\"} 5\nsglang:num_queue_reqs{priority=\"1\"} 2\nsglang:num_queue_reqs{priority=\"None\"} 3\n",
+			Rank{Load: scoring.Load{Waiting: scoring.Known(5)}}, 0},
+		"SGLang, all schedulers": {"sglang:num_running_reqs{tp_rank=\"0\",pp_rank=\"0\"} 4\nsglang:num_running_reqs{tp_rank=\"1\",pp_rank=\"0\"} 4\nsglang:num_running_reqs{tp_rank=\"0\",pp_rank=\"1\"} 3\nsglang:num_retracted_requests_total 2\n",
+			Rank{Load: scoring.Load{Running: scoring.Known(4)}, Preemptions: scoring.Known(2)}, 0},
+		"TensorRT-LLM": {"trtllm_num_requests_running 2\ntrtllm_num_requests_waiting{model_name=\"m\"} 1\ntrtllm_kv_cache_utilization{engine_type=\"trtllm\"} 0.1\ntrtllm_kv_cache_hit_rate 0.5\n" +
+			"trtllm_kv_cache_tokens_per_block 32.0\ntrtllm_kv_cache_max_blocks 1e5\n",
+			Rank{Load: scoring.Load{Running: scoring.Known(2), Waiting: scoring.Known(1), KVUsage: scoring.Known(0.1)}, HitRate: scoring.Known(0.5), BlockSize: 32, Blocks: 100_000}, 0},
+		"TensorRT-LLM under Triton": {"nv_trt_llm_request_metrics{model=\"tensorrt_llm\",request_type=\"scheduled\",version=\"1\"} 3\nnv_trt_llm_request_metrics{request_type=\"waiting\"} 2\n" +
+			"nv_trt_llm_request_metrics{request_type=\"max\"} 512\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"fraction\"} 0.25\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"used\"} 9\n" +
+			"nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"tokens_per\"} 64\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 6239\n",
+			Rank{Load: scoring.Load{Running: scoring.Known(3), Waiting: scoring.Known(2), KVUsage: scoring.Known(0.25)}, BlockSize: 64, Blocks: 6239}, 0},
+		"TensorRT-LLM's JSON": {`[{"iter":1,"numActiveRequests":9},{"iter":2,"numActiveRequests":5,"numQueuedRequests":3,"kvCacheStats":{"cacheHitRate":0.5,"maxNumBlocks":1000,"usedNumBlocks":250,"tokensPerBlock":32}}]`,
+			Rank{Load: scoring.Load{Running: scoring.Known(5), Waiting: scoring.Known(3), KVUsage: scoring.Known(0.25)}, HitRate: scoring.Known(0.5), BlockSize: 32, Blocks: 1000}, 0},
+		"JSON without a cache": {`[{"numActiveRequests":0,"numQueuedRequests":-1}]`, Rank{Load: scoring.Load{Running: scoring.Known(0)}}, 1},
+		"underscores for colons": {"# TYPE vllm_prefix_cache_hits counter\nvllm_prefix_cache_hits_total{engine=\"0\"} 7.0\nvllm_num_requests_running{engine=\"0\"} 1.0\n# EOF\n",
+			Rank{Hits: scoring.Known(7), Load: scoring.Load{Running: scoring.Known(1)}}, 0},
+		"white space in front": {"  \tvllm:num_requests_running\t 3 \n", Rank{Load: scoring.Load{Running: scoring.Known(3)}}, 0},
 		"OpenMetrics": {"# TYPE vllm:num_preemptions counter\nvllm:num_preemptions_total{engine=\"0\"} 7.0 1795978055.75 # {trace_id=\"x\"} 1.0\nvllm:num_requests_waiting{engine=\"0\"} 1\r\n# EOF\n",
 			Rank{Preemptions: scoring.Known(7), Load: scoring.Load{Waiting: scoring.Known(1)}}, 0},
 		"braces and quotes in labels": {"vllm:num_requests_running{model_name=\"a\\\"b}c,d=\\\\\",engine=\"2\", } 5\n", Rank{Rank: 2, Load: scoring.Load{Running: scoring.Known(5)}}, 0},
@@ -152,6 +214,10 @@ func TestForms(t *testing.T) {
 	var p Page
 	require.ErrorIs(t, Parse(&p, nil), ErrNoMetrics)
 	require.ErrorIs(t, Parse(&p, []byte("up 1\n")), ErrNoMetrics)
+	require.ErrorIs(t, Parse(&p, []byte("[]")), ErrNoMetrics, "an idle engine says nothing")
+	require.ErrorIs(t, Parse(&p, []byte("[{}]")), ErrNoMetrics)
+	require.ErrorContains(t, Parse(&p, []byte("[1]")), "JSON")
+	require.ErrorContains(t, Parse(&p, []byte("[")), "JSON")
 	require.ErrorContains(t, Parse(&p, make([]byte, MaxPage+1)), "at most")
 }
 
@@ -167,7 +233,7 @@ func TestManyRanks(t *testing.T) {
 }
 
 func TestNoAllocs(t *testing.T) {
-	page := pages(t)[filepath.FromSlash("../../testdata/vllm/server/0.32.0/metrics-dp2.txt.gz")]
+	page := recorded(t, "vllm/server/0.32.0/metrics-dp2.txt.gz")
 	var p Page
 	require.NoError(t, Parse(&p, page))
 	require.Zero(t, testing.AllocsPerRun(100, func() { _ = Parse(&p, page) }))
@@ -205,7 +271,10 @@ func comparable(t *testing.T, page []byte) (ranks []Rank, ok bool) {
 			ok = false
 		}
 	}()
-	for _, odd := range []string{"engine", "dp_rank", "block_size", "max_lora", "num_gpu_blocks", "TYPE", "Inf", "inf", "-"} {
+	if bytes.HasPrefix(page, []byte("[")) {
+		return nil, false
+	}
+	for _, odd := range []string{"vllm_", "sglang_", "gpu_cache", "gpu_prefix", "engine", "dp_rank", "block_size", "max_lora", "num_gpu_blocks", "TYPE", "Inf", "inf", "-"} {
 		if bytes.Contains(page, []byte(odd)) {
 			return nil, false
 		}
@@ -213,26 +282,51 @@ func comparable(t *testing.T, page []byte) (ranks []Rank, ok bool) {
 	return reference(t, page)
 }
 
+// TestSGLang: the page of SGLang's own collectors, of two data-parallel ranks with
+// requests of two priorities, which the totals include.
+func TestSGLang(t *testing.T) {
+	var p Page
+	require.NoError(t, Parse(&p, recorded(t, "testdata/sglang-0.5.23.txt.gz")))
+	require.Equal(t, []Rank{
+		{Load: scoring.Load{Running: scoring.Known(7), Waiting: scoring.Known(3), KVUsage: scoring.Known(.25)}, HitRate: scoring.Known(.5), Preemptions: scoring.Known(1)},
+		{Rank: 1, Load: scoring.Load{Running: scoring.Known(8), Waiting: scoring.Known(3), KVUsage: scoring.Known(.375)}, HitRate: scoring.Known(.5), Preemptions: scoring.Known(2)},
+	}, p.Ranks)
+}
+
+// TestSelectedIsWhole: what a real vLLM answered to a selection reads like its
+// whole page of the same moment.
+func TestSelectedIsWhole(t *testing.T) {
+	var whole, selected Page
+	require.NoError(t, Parse(&whole, recorded(t, "testdata/vllm-0.32.0-whole.txt.gz")))
+	require.NoError(t, Parse(&selected, recorded(t, "testdata/vllm-0.32.0-selected.txt.gz")))
+	require.Equal(t, whole.Ranks, selected.Ranks)
+	require.Equal(t, whole.seen, selected.seen)
+}
+
 func BenchmarkParse(b *testing.B) {
-	page := pages(b)[filepath.FromSlash("../../testdata/vllm/server/0.32.0/metrics-after.txt.gz")]
-	b.Run("ours", func(b *testing.B) {
-		var p Page
-		b.SetBytes(int64(len(page)))
-		b.ReportAllocs()
-		for b.Loop() {
-			if err := Parse(&p, page); err != nil {
-				b.Fatal(err)
+	for name, file := range map[string]string{
+		"vllm-whole": "vllm/server/0.32.0/metrics-after.txt.gz", "vllm-selected": "testdata/vllm-0.32.0-selected.txt.gz", "sglang-whole": "testdata/sglang-0.5.23.txt.gz",
+	} {
+		page := recorded(b, file)
+		b.Run("ours/"+name, func(b *testing.B) {
+			var p Page
+			b.SetBytes(int64(len(page)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := Parse(&p, page); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
-	b.Run("prometheus", func(b *testing.B) {
-		b.SetBytes(int64(len(page)))
-		b.ReportAllocs()
-		for b.Loop() {
-			p := expfmt.NewTextParser(model.UTF8Validation)
-			if _, err := p.TextToMetricFamilies(bytes.NewReader(page)); err != nil {
-				b.Fatal(err)
+		})
+		b.Run("prometheus/"+name, func(b *testing.B) {
+			b.SetBytes(int64(len(page)))
+			b.ReportAllocs()
+			for b.Loop() {
+				p := expfmt.NewTextParser(model.UTF8Validation)
+				if _, err := p.TextToMetricFamilies(bytes.NewReader(page)); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 }

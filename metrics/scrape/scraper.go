@@ -3,12 +3,9 @@ package scrape
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"sync"
@@ -19,8 +16,8 @@ import (
 
 // Options configures a [Scraper]. The zero value is usable.
 type Options struct {
-	// Client sends the requests; nil means one of its own that keeps one
-	// connection an engine.
+	// Client sends the requests, for TLS, tokens and proxies of the caller's; nil
+	// keeps one connection an engine, at the least cost.
 	Client *http.Client
 	// Period is the time between two requests to one engine; default 1 s.
 	Period time.Duration
@@ -32,8 +29,13 @@ type Options struct {
 	// Gzip asks engines to compress their pages. Over a fast network that costs
 	// more than it saves; compressed pages are read in any case.
 	Gzip bool
-	// Updated, if set, is called after each request, by the goroutine of that engine: with the page, which is
-	// valid during the call only, or the error.
+	// Whole asks for whole pages only. Else engines that can do so are asked for the
+	// wanted metrics alone (name[]=... in the query), which saves them most of the
+	// work; the whole page is still read every few minutes, and wherever a selection
+	// lacks something.
+	Whole bool
+	// Updated, if set, is called after each turn of an engine, by its goroutine: with
+	// the page, which is valid during the call only, or the error.
 	Updated func(name string, p *Page, err error)
 }
 
@@ -48,6 +50,8 @@ type Status struct {
 	Pages, Failures, Unreadable uint64
 	// Resets counts how often a counter went back: the engine restarted.
 	Resets uint64
+	// Selected says that the last page had the wanted metrics only.
+	Selected bool
 	// Err is the error of the last request, nil if it was good.
 	Err error
 }
@@ -56,16 +60,20 @@ type Status struct {
 // [New] and close it.
 type Scraper struct {
 	o      Options
+	client *http.Client
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	mu      sync.RWMutex
 	engines map[string]*engine
+	turns   turns
 }
 
 type engine struct {
 	cancel context.CancelFunc
+	slot   int           // of turns
+	due    chan struct{} // it is its turn
 
 	mu     sync.RWMutex
 	page   Page // the last good one
@@ -82,14 +90,15 @@ func New(o Options) (*Scraper, error) {
 	o.Period = cmp.Or(o.Period, time.Second)
 	o.Timeout = cmp.Or(o.Timeout, o.Period)
 	o.Stale = cmp.Or(o.Stale, 5*o.Period)
-	if o.Client == nil {
+	s := &Scraper{o: o, client: o.Client, engines: map[string]*engine{}, turns: newTurns(o.Period)}
+	if s.client == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost, t.MaxIdleConns = 1, 0
 		t.DisableCompression = true // asked for here, so that it can be left out
-		o.Client = &http.Client{Transport: t}
+		s.client = &http.Client{Transport: t}
 	}
-	s := &Scraper{o: o, engines: map[string]*engine{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wg.Go(s.turn)
 	return s, nil
 }
 
@@ -106,13 +115,17 @@ func (s *Scraper) Add(name, page string) error {
 	if s.ctx.Err() != nil {
 		return errors.New("scrape: the scraper is closed")
 	}
-	if old, ok := s.engines[name]; ok {
-		old.cancel()
+	f := newFetcher(&s.o, s.client, u)
+	whole, err := f.request(page)
+	if err != nil {
+		return err
 	}
+	s.remove(name)
 	ctx, cancel := context.WithCancel(s.ctx)
-	e := &engine{cancel: cancel}
+	e := &engine{cancel: cancel, due: make(chan struct{}, 1)}
 	s.engines[name] = e
-	s.wg.Go(func() { s.poll(ctx, name, page, e) })
+	s.turns.add(e)
+	s.wg.Go(func() { s.poll(ctx, name, e, &selection{fetcher: f, whole: whole}) })
 	return nil
 }
 
@@ -121,9 +134,14 @@ func (s *Scraper) Add(name, page string) error {
 func (s *Scraper) Remove(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.remove(name)
+}
+
+func (s *Scraper) remove(name string) bool {
 	e, ok := s.engines[name]
 	if ok {
 		e.cancel()
+		s.turns.remove(e)
 		delete(s.engines, name)
 	}
 	return ok
@@ -181,28 +199,26 @@ func (s *Scraper) engine(name string) *engine {
 	return s.engines[name]
 }
 
-// poll asks one engine again and again, from a random moment of the period on, so
-// that many engines are not asked at once.
-func (s *Scraper) poll(ctx context.Context, name, page string, e *engine) {
-	timer := time.NewTimer(rand.N(s.o.Period))
-	defer timer.Stop()
-	var body bytes.Buffer
+// bodies are buffers for pages: few engines are read at once.
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// poll asks one engine whenever it is its turn.
+func (s *Scraper) poll(ctx context.Context, name string, e *engine, from *selection) {
+	defer from.fetcher.close()
 	var next Page
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-e.due:
 		}
-		started := time.Now()
-		err := s.get(ctx, page, &body)
-		if err == nil {
-			err = Parse(&next, body.Bytes())
-		}
+		body := bodies.Get().(*bytes.Buffer)
+		selected, err := from.read(ctx, &next, body)
+		bodies.Put(body)
 		if ctx.Err() != nil {
 			return
 		}
-		e.update(&next, err)
+		e.update(&next, selected, err)
 		if s.o.Updated != nil {
 			if err != nil {
 				s.o.Updated(name, nil, err)
@@ -210,12 +226,11 @@ func (s *Scraper) poll(ctx context.Context, name, page string, e *engine) {
 				s.o.Updated(name, &next, nil)
 			}
 		}
-		timer.Reset(max(s.o.Period-time.Since(started), s.o.Period/10))
 	}
 }
 
 // update takes a new page over, or counts the failure.
-func (e *engine) update(next *Page, err error) {
+func (e *engine) update(next *Page, selected bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.status.Err = err; err != nil {
@@ -223,6 +238,7 @@ func (e *engine) update(next *Page, err error) {
 		return
 	}
 	e.status.Pages++
+	e.status.Selected = selected
 	e.status.Unreadable += uint64(next.Unreadable)
 	if wentBack(&e.page, next) {
 		e.status.Resets++
@@ -248,38 +264,4 @@ func wentBack(before, now *Page) bool {
 		}
 	}
 	return false
-}
-
-// get reads a page into body.
-func (s *Scraper) get(ctx context.Context, page string, body *bytes.Buffer) error {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
-	if err != nil {
-		return fmt.Errorf("scrape: %w", err)
-	}
-	req.Header.Set("Accept", "text/plain;version=0.0.4, application/openmetrics-text;q=0.5")
-	if s.o.Gzip {
-		req.Header.Set("Accept-Encoding", "gzip")
-	}
-	resp, err := s.o.Client.Do(req)
-	if err != nil {
-		return fmt.Errorf("scrape: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
-		return fmt.Errorf("scrape: %s: %s", page, resp.Status)
-	}
-	var r io.Reader = resp.Body
-	if resp.Header.Get("Content-Encoding") == "gzip" {
-		if r, err = gzip.NewReader(resp.Body); err != nil {
-			return fmt.Errorf("scrape: %s: %w", page, err)
-		}
-	}
-	body.Reset()
-	if _, err := body.ReadFrom(io.LimitReader(r, MaxPage+1)); err != nil {
-		return fmt.Errorf("scrape: %s: %w", page, err)
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package scrape
 import (
 	"compress/gzip"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -41,6 +42,13 @@ func (e *fakeEngine) now(h http.HandlerFunc) {
 	e.mu.Lock()
 	e.serve = h
 	e.mu.Unlock()
+}
+
+func listen(t testing.TB) net.Listener {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 func text(s string) http.HandlerFunc {
@@ -158,7 +166,7 @@ func TestConcurrent(t *testing.T) {
 	require.NoError(t, s.Add("a", e.URL))
 	eventually(t, func() bool { return updates.Load() > 0 })
 	s.Close()
-	s.o.Client.CloseIdleConnections()
+	s.client.CloseIdleConnections()
 	require.ErrorContains(t, s.Add("b", e.URL), "closed")
 	e.CloseClientConnections()
 	eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 })
