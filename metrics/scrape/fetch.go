@@ -62,8 +62,9 @@ func (f *fetcher) request(page string) (*http.Request, error) {
 	return r, nil
 }
 
-// get reads a page into body.
-func (f *fetcher) get(ctx context.Context, page *http.Request, body *bytes.Buffer) error {
+// get reads a page into body. Over a connection of its own it does not look for
+// the answer before the given time, unless that would take half the time-out.
+func (f *fetcher) get(ctx context.Context, notBefore time.Time, page *http.Request, body *bytes.Buffer) error {
 	if f.conn == nil {
 		ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 		defer cancel()
@@ -75,14 +76,18 @@ func (f *fetcher) get(ctx context.Context, page *http.Request, body *bytes.Buffe
 		_, err = f.read(page, resp, body)
 		return err
 	}
-	resp, err := f.conn.ask(ctx, page, time.Now().Add(f.o.Timeout))
+	now := time.Now()
+	if notBefore.Sub(now) > f.o.Timeout/2 {
+		notBefore = now
+	}
+	resp, err := f.conn.ask(ctx, page, notBefore, now.Add(f.o.Timeout))
 	if err != nil {
 		return fmt.Errorf("scrape: %s: %w", page.URL, err)
 	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		f.conn.close()
 		f.conn = nil // leave it to the client from now on
-		return f.get(ctx, page, body)
+		return f.get(ctx, notBefore, page, body)
 	}
 	ended, err := f.read(page, resp, body)
 	if !ended || resp.Close {
@@ -127,12 +132,13 @@ type connection struct {
 	in      *bufio.Reader
 	limit   io.LimitedReader // of what one answer may have, so that none fills the memory
 	out     bytes.Buffer
+	timer   *time.Timer // stopped or expired
 }
 
 // ask sends a request and reads the head of its answer, whose body must then be
 // read, or the connection closed. An old connection that does not work is replaced
 // once: the engine may have been restarted, or tired of waiting.
-func (c *connection) ask(ctx context.Context, r *http.Request, deadline time.Time) (*http.Response, error) {
+func (c *connection) ask(ctx context.Context, r *http.Request, notBefore, deadline time.Time) (*http.Response, error) {
 	for {
 		old := c.conn != nil
 		if !old {
@@ -140,7 +146,7 @@ func (c *connection) ask(ctx context.Context, r *http.Request, deadline time.Tim
 				return nil, err
 			}
 		}
-		resp, err := c.once(r, deadline)
+		resp, err := c.once(ctx, r, notBefore, deadline)
 		if err == nil {
 			return resp, nil
 		}
@@ -166,7 +172,7 @@ func (c *connection) dial(ctx context.Context, deadline time.Time) error {
 	return nil
 }
 
-func (c *connection) once(r *http.Request, deadline time.Time) (*http.Response, error) {
+func (c *connection) once(ctx context.Context, r *http.Request, notBefore, deadline time.Time) (*http.Response, error) {
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
@@ -177,6 +183,9 @@ func (c *connection) once(r *http.Request, deadline time.Time) (*http.Response, 
 	if _, err := c.conn.Write(c.out.Bytes()); err != nil {
 		return nil, err
 	}
+	if err := c.wait(ctx, notBefore); err != nil {
+		return nil, err
+	}
 	c.limit.N = 2 * MaxPage // chunks have some overhead
 	for range 5 {
 		resp, err := http.ReadResponse(c.in, r)
@@ -185,6 +194,24 @@ func (c *connection) once(r *http.Request, deadline time.Time) (*http.Response, 
 		}
 	}
 	return nil, errors.New("nothing but informational answers")
+}
+
+func (c *connection) wait(ctx context.Context, until time.Time) error {
+	d := time.Until(until)
+	if d <= 0 {
+		return nil
+	}
+	if c.timer == nil {
+		c.timer = time.NewTimer(d)
+	} else {
+		c.timer.Reset(d)
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.timer.C:
+		return nil
+	}
 }
 
 func (c *connection) close() {

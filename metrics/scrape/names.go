@@ -73,23 +73,26 @@ var names = []struct {
 	{"nv_trt_llm_kv_cache_block_metrics", tritonBlocks},
 }
 
-// prefixes begin all names; some formats (OpenMetrics of prometheus_client) write
-// an underscore for the colon.
+// prefixes begin all names, of which no two begin with the same letter. Some
+// formats (OpenMetrics of prometheus_client) write an underscore for the colon.
 var prefixes = [...]string{"vllm:", "sglang:", "trtllm_", "nv_trt_llm_"}
 
-// byName finds a place in names, and second says which bytes follow a prefix in any
-// of them.
-var byName, second = func() (map[string]uint8, *[256]bool) {
-	m, next := make(map[string]uint8), new([256]bool)
+// suffix is what follows the prefix in one of names.
+type suffix struct {
+	text string
+	at   uint8
+}
+
+// suffixes are the names' by prefix and first byte.
+var suffixes = func() (all [len(prefixes)][256][]suffix) {
 	for i, n := range names {
-		m[n.name], m[strings.Replace(n.name, ":", "_", 1)] = uint8(i), uint8(i)
-		for _, p := range prefixes {
-			if rest, ok := strings.CutPrefix(n.name, p); ok {
-				next[rest[0]] = true
+		for p, prefix := range prefixes {
+			if text, ok := strings.CutPrefix(n.name, prefix); ok {
+				all[p][text[0]] = append(all[p][text[0]], suffix{text, uint8(i)})
 			}
 		}
 	}
-	return m, next
+	return all
 }()
 
 // nameSet is a set of places in names.

@@ -74,7 +74,7 @@ func (e constError) Error() string { return string(e) }
 const ErrNoMetrics = constError("scrape: no metric of a known engine on the page (vllm:, sglang:, trtllm_)")
 
 // wanted tells which of the names a line is about, and returns what follows it.
-// Most lines are turned away by their first bytes.
+// Most lines are turned away by two of their bytes.
 func wanted(line []byte) (at uint8, rest []byte, ok bool) {
 	if len(line) > 0 && (line[0] == ' ' || line[0] == '\t') {
 		line = bytes.TrimLeft(line, " \t")
@@ -82,25 +82,31 @@ func wanted(line []byte) (at uint8, rest []byte, ok bool) {
 	if len(line) < 16 {
 		return 0, nil, false // shorter than any name
 	}
-	n := 0
+	p := 0
 	switch line[0] {
 	case 'v':
-		n = len("vllm:")
-	case 's', 't':
-		n = len("sglang:") // and of trtllm_
+		p = 0
+	case 's':
+		p = 1
+	case 't':
+		p = 2
 	case 'n':
-		n = len("nv_trt_llm_")
+		p = 3
 	default:
 		return 0, nil, false
 	}
-	if !second[line[n]] {
-		return 0, nil, false
-	}
-	for ; n < len(line); n++ {
-		if c := line[n]; c == '{' || c == ' ' || c == '\t' {
-			at, ok = byName[string(line[:n])]
-			return at, line[n:], ok
+	prefix := prefixes[p]
+	for _, s := range suffixes[p][line[len(prefix)]] {
+		end := len(prefix) + len(s.text)
+		if end >= len(line) || string(line[len(prefix):end]) != s.text {
+			continue
 		}
+		if c := line[end]; c != '{' && c != ' ' && c != '\t' {
+			continue
+		}
+		colon := len(prefix) - 1
+		ok = string(line[:colon]) == prefix[:colon] && (line[colon] == prefix[colon] || line[colon] == '_')
+		return s.at, line[end:], ok
 	}
 	return 0, nil, false
 }
@@ -216,7 +222,9 @@ func (p *Page) rank(n int) *Rank {
 // labels reads what stands between the braces and returns what follows them.
 func labels(s []byte, a *attributes) (rest []byte, ok bool) {
 	for {
-		s = bytes.TrimLeft(s, " \t,")
+		for len(s) > 0 && (s[0] == ',' || s[0] == ' ' || s[0] == '\t') {
+			s = s[1:]
+		}
 		if len(s) > 0 && s[0] == '}' {
 			return s[1:], true
 		}

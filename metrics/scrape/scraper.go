@@ -19,7 +19,9 @@ type Options struct {
 	// Client sends the requests, for TLS, tokens and proxies of the caller's; nil
 	// keeps one connection an engine, at the least cost.
 	Client *http.Client
-	// Period is the time between two requests to one engine; default 1 s.
+	// Period is the time between two requests to one engine; default 1 s. Engines
+	// are asked in turns of a tenth of a second or of the period, if that is less,
+	// and answers are read with the next turn.
 	Period time.Duration
 	// Timeout bounds one request, its body included; default Period.
 	Timeout time.Duration
@@ -72,8 +74,8 @@ type Scraper struct {
 
 type engine struct {
 	cancel context.CancelFunc
-	slot   int           // of turns
-	due    chan struct{} // it is its turn
+	slot   int            // of turns
+	due    chan time.Time // it is its turn; the time of the next
 
 	mu     sync.RWMutex
 	page   Page // the last good one
@@ -122,7 +124,7 @@ func (s *Scraper) Add(name, page string) error {
 	}
 	s.remove(name)
 	ctx, cancel := context.WithCancel(s.ctx)
-	e := &engine{cancel: cancel, due: make(chan struct{}, 1)}
+	e := &engine{cancel: cancel, due: make(chan time.Time, 1)}
 	s.engines[name] = e
 	s.turns.add(e)
 	s.wg.Go(func() { s.poll(ctx, name, e, &selection{fetcher: f, whole: whole}) })
@@ -205,25 +207,26 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // poll asks one engine whenever it is its turn.
 func (s *Scraper) poll(ctx context.Context, name string, e *engine, from *selection) {
 	defer from.fetcher.close()
-	var next Page
+	var page Page
 	for {
+		var next time.Time
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.due:
+		case next = <-e.due:
 		}
 		body := bodies.Get().(*bytes.Buffer)
-		selected, err := from.read(ctx, &next, body)
+		selected, err := from.read(ctx, next, &page, body)
 		bodies.Put(body)
 		if ctx.Err() != nil {
 			return
 		}
-		e.update(&next, selected, err)
+		e.update(&page, selected, err)
 		if s.o.Updated != nil {
 			if err != nil {
 				s.o.Updated(name, nil, err)
 			} else {
-				s.o.Updated(name, &next, nil)
+				s.o.Updated(name, &page, nil)
 			}
 		}
 	}

@@ -39,13 +39,13 @@ type selection struct {
 	again   time.Time // when to read the whole page again
 }
 
-// read reads the page into p; body is for its use. It reports whether the page
-// was a selection.
-func (s *selection) read(ctx context.Context, p *Page, body *bytes.Buffer) (selected bool, err error) {
+// read reads the page into p, if it can wait not before the given time; body is
+// for its use. It reports whether the page was a selection.
+func (s *selection) read(ctx context.Context, notBefore time.Time, p *Page, body *bytes.Buffer) (selected bool, err error) {
 	now := time.Now()
 	failed := false
 	if s.way < len(s.ways) && now.Before(s.again) {
-		err := s.get(ctx, s.ways[s.way], p, body)
+		err := s.get(ctx, notBefore, s.ways[s.way], p, body)
 		switch bad := (*statusError)(nil); {
 		case err == nil && p.seen.has(s.wants) && len(p.Ranks) >= s.ranks:
 			if selected = body.Len() < s.size/2; !selected {
@@ -57,7 +57,7 @@ func (s *selection) read(ctx context.Context, p *Page, body *bytes.Buffer) (sele
 		}
 		failed = true
 	}
-	if err := s.get(ctx, s.whole, p, body); err != nil {
+	if err := s.get(ctx, notBefore, s.whole, p, body); err != nil {
 		return false, err
 	}
 	s.wants, s.ranks, s.size = p.seen, len(p.Ranks), body.Len()
@@ -73,8 +73,8 @@ func (s *selection) read(ctx context.Context, p *Page, body *bytes.Buffer) (sele
 	return false, nil
 }
 
-func (s *selection) get(ctx context.Context, page *http.Request, p *Page, body *bytes.Buffer) error {
-	if err := s.fetcher.get(ctx, page, body); err != nil {
+func (s *selection) get(ctx context.Context, notBefore time.Time, page *http.Request, p *Page, body *bytes.Buffer) error {
+	if err := s.fetcher.get(ctx, notBefore, page, body); err != nil {
 		return err
 	}
 	return Parse(p, body.Bytes())

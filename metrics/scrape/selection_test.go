@@ -149,7 +149,7 @@ func TestSelection(t *testing.T) {
 		var p Page
 		asked = nil
 		e.now(h)
-		got, err := s.read(t.Context(), &p, new(bytes.Buffer))
+		got, err := s.read(t.Context(), time.Time{}, &p, new(bytes.Buffer))
 		require.NoError(t, err)
 		require.Equal(t, selected, got)
 		require.Equal(t, want, asked)
@@ -219,7 +219,7 @@ func TestSelection(t *testing.T) {
 	hangUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for _, h := range []http.HandlerFunc{down, hangUp} {
 		e.now(h)
-		_, err := s.read(t.Context(), new(Page), new(bytes.Buffer))
+		_, err := s.read(t.Context(), time.Time{}, new(Page), new(bytes.Buffer))
 		require.Error(t, err)
 	}
 	turn(works, true, true, "selected")
@@ -283,7 +283,7 @@ func TestAnswers(t *testing.T) {
 			s := selection{fetcher: f, whole: r}
 			for range 3 {
 				var p Page
-				_, err := s.read(t.Context(), &p, new(bytes.Buffer))
+				_, err := s.read(t.Context(), time.Time{}, &p, new(bytes.Buffer))
 				if c.want != "" {
 					require.ErrorContains(t, err, c.want)
 					continue

@@ -6,8 +6,9 @@ import (
 )
 
 // turns divide the period into equal parts, in each of which some engines are
-// asked. One timer wakes them together: each wake-up of an idle process costs as
-// much as several requests.
+// asked, and the answers of those before are read: each wake-up of an idle process
+// costs as much as several requests, so they share theirs, and an answer does not
+// cause one of its own.
 type turns struct {
 	each  time.Duration
 	slots [][]*engine
@@ -49,27 +50,28 @@ func (t *turns) remove(e *engine) {
 	}
 }
 
-// turn wakes the engines whose turn it is until the scraper is closed. It starts at
-// a random moment, so that several processes do not ask at once. An engine that is
-// still busy with its last turn takes the next when it is done.
+// turn wakes the engines whose turn it is until the scraper is closed, and tells
+// them when the next turn is. It starts at a random moment, so that several processes
+// do not ask at once. An engine that is still busy with its last turn takes the next
+// when it is done.
 func (s *Scraper) turn() {
-	timer := time.NewTimer(rand.N(s.turns.each) + 1)
+	next := time.Now().Add(rand.N(s.turns.each) + 1)
+	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
-	next := time.Now()
 	for i := 0; ; i = (i + 1) % len(s.turns.slots) {
 		select {
 		case <-s.ctx.Done():
 			return
-		case now := <-timer.C:
-			if next = next.Add(s.turns.each); next.Before(now) { // the process was held up
-				next = now.Add(s.turns.each)
-			}
-			timer.Reset(time.Until(next))
+		case <-timer.C:
 		}
+		if next = next.Add(s.turns.each); time.Until(next) <= 0 { // the process was held up
+			next = time.Now().Add(s.turns.each)
+		}
+		timer.Reset(time.Until(next))
 		s.mu.RLock()
 		for _, e := range s.turns.slots[i] {
 			select {
-			case e.due <- struct{}{}:
+			case e.due <- next:
 			default:
 			}
 		}
