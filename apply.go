@@ -70,6 +70,7 @@ func (a *Atlas) ApplyBatch(name string, b *kvevents.Batch) error {
 	if b == nil {
 		return ErrNil
 	}
+	defer a.done(StageApply, a.timed(), 0)
 	return a.onWorker(name, func(w *worker) error { return w.apply(b) })
 }
 

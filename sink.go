@@ -11,13 +11,17 @@ func (a *Atlas) Sink(name string) (kvevents.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sink{w}, nil
+	return sink{a, w}, nil
 }
 
-type sink struct{ w *worker }
+type sink struct {
+	a *Atlas
+	w *worker
+}
 
 // Apply ignores the error: only a worker that was removed gives one.
 func (s sink) Apply(_ uint64, b *kvevents.Batch) {
+	defer s.a.done(StageApply, s.a.timed(), 0)
 	_ = s.w.locked(func() error { return s.w.apply(b) })
 }
 
@@ -47,7 +51,7 @@ type handler struct{ a *Atlas }
 
 func (h handler) sink(src kvevents.Source) (sink, bool) {
 	w, ok := h.a.current().bySource[src]
-	return sink{w}, ok
+	return sink{h.a, w}, ok
 }
 
 func (h handler) Apply(src kvevents.Source, seq uint64, b *kvevents.Batch) {

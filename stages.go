@@ -18,7 +18,7 @@ const (
 	StageMatch
 	// StageScore is filters, scorers and the pick.
 	StageScore
-	// StageApply is decoding and applying one message.
+	// StageApply is applying one message; with [Atlas.Apply] decoding it too.
 	StageApply
 
 	NumStages = int(iota)

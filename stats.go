@@ -3,6 +3,7 @@ package kvatlas
 import (
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/radix"
+	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // Prediction counts how predictions compared with what engines reported, see
@@ -56,6 +57,8 @@ type WorkerSnapshot struct {
 	// one, so these are shares, not what would become free without the worker.
 	// Maps of workers known by content are not among it.
 	Bytes []float64
+	// Content is about the blocks of a worker known by content; zero by hash.
+	Content radix.ContentStats
 }
 
 // Snapshot is what is counted over the fleet.
@@ -66,6 +69,10 @@ type Snapshot struct {
 	// Index sums up the indexes of all domains, Memo their memories of digests.
 	Index radix.Stats
 	Memo  blockhash.MemoStats
+	// InFlight are the requests that were begun and have not ended, see
+	// [Atlas.Begin]; Speculation their claims on blocks, with Options.Speculate.
+	InFlight    scoring.InFlightStats
+	Speculation scoring.SpeculationStats
 }
 
 // Snapshot returns the counters of the fleet as they are now: plain numbers for
@@ -74,6 +81,12 @@ type Snapshot struct {
 func (a *Atlas) Snapshot() Snapshot {
 	f := a.current()
 	s := Snapshot{Matches: a.matches.Load(), Errors: a.errors.Load()}
+	if a.flights != nil { // else it was not made by New
+		s.InFlight = a.flights.Stats()
+	}
+	if a.speculation != nil {
+		s.Speculation = a.speculation.Stats()
+	}
 	perBlock := s.domains(a.domains.list())
 	for _, w := range f.workers {
 		ws := WorkerSnapshot{Name: w.Name}
@@ -85,6 +98,9 @@ func (a *Atlas) Snapshot() Snapshot {
 				return nil
 			}
 			ws.Mode = p.mode
+			if w.content != nil {
+				ws.Content = w.content.table.Stats()
+			}
 			ws.Index, _ = p.domain.index.WorkerStats(p.id)
 			each := perBlock[p.domain.index]
 			for _, h := range ws.Index.Held {
