@@ -35,8 +35,10 @@ type Instance struct {
 	// registry need the same names of labels.
 	Labels prometheus.Labels
 
-	Atlas       *kvatlas.Atlas
-	Subscriber  *kvevents.Subscriber
+	Atlas      *kvatlas.Atlas
+	Subscriber *kvevents.Subscriber
+	// InFlight and Speculation are accounts of the caller's own; those of the Atlas
+	// are exported with it.
 	InFlight    *scoring.InFlight
 	Speculation *scoring.Speculation
 	// Scraper's engines are found by the names of the Atlas's workers.

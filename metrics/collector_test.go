@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
 	"github.com/kvatlas/kvatlas/metrics"
@@ -70,7 +71,7 @@ func busy(t *testing.T) *fleet {
 }
 
 // varying are the series whose values depend on the time or on the index's layout.
-var varying = regexp.MustCompile(`(?m)^(kvatlas_(?:stream_(?:last_message_timestamp_seconds|lag_seconds|batch_lag_seconds_(?:sum|bucket))|index_(?:memory_)?bytes)\{.*\}) .*$`)
+var varying = regexp.MustCompile(`(?m)^(kvatlas_(?:stage_duration_seconds_(?:sum|bucket)\{.*stage="apply"|stream_(?:last_message_timestamp_seconds|lag_seconds|batch_lag_seconds_(?:sum|bucket))\{|index_(?:memory_)?bytes\{).*\}) .*$`)
 
 // TestGolden: the whole exposition, apart from values that are times or memory. To
 // change it on purpose: go test -run Golden -update
@@ -178,6 +179,30 @@ func TestIndexBytes(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, float64(f.Atlas.Snapshot().Index.Bytes), memory)
 	require.InEpsilon(t, memory, of("a", "GPU")+of("a", "CPU")+of("b", "GPU")+of("content", "GPU"), 1e-9)
+}
+
+// TestOwnAccount: what the Atlas knows of requests under way is exported with it.
+func TestOwnAccount(t *testing.T) {
+	a, err := kvatlas.New(kvatlas.Options{Speculate: true})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "a", Release: "0.33.0", BlockSize: blockSize}))
+	c, err := metrics.New(metrics.Options{}, metrics.Instance{Atlas: a})
+	require.NoError(t, err)
+	req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: make([]uint32, 3*blockSize+1)}}
+	var choice kvatlas.Choice
+	require.NoError(t, a.Route(req, &choice))
+	trip, err := a.Begin(req, &choice)
+	require.NoError(t, err)
+	for name, want := range map[string]float64{"kvatlas_requests_in_flight": 1, "kvatlas_speculative_blocks": 3} {
+		v, ok := value(t, c, name)
+		require.True(t, ok)
+		require.Equal(t, want, v, name)
+	}
+	trip.Fail()
+	v, _ := value(t, c, "kvatlas_requests_in_flight")
+	require.Zero(t, v)
+	v, _ = value(t, c, "kvatlas_speculation_outcomes_total", "result", "failed")
+	require.Equal(t, 3.0, v)
 }
 
 // TestHostileNames: names that come from the wire can neither break an

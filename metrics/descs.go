@@ -20,6 +20,7 @@ const (
 	events
 	undecodable
 	unplaced
+	orphans
 	contradicted
 	limited
 	predictions
@@ -79,7 +80,7 @@ var described = [numMetrics]struct {
 	matches:     {"kvatlas_matches_total", counter, nil, "Prompts that were looked up in the index, whether to route them or not."},
 	matchErrors: {"kvatlas_match_errors_total", counter, nil, "Prompts that could not be looked up because of an error of theirs."},
 	latency: {"kvatlas_stage_duration_seconds", 0, []string{"stage"}, "Time of a stage: tokenize (where the caller tells), hash (hash a prompt as far as it is looked up), " +
-		"match (look it up), score (filters, scorers and the pick), apply (decode and apply a message). They do not overlap."},
+		"match (look it up), score (filters, scorers and the pick), apply (apply a message of events). They do not overlap."},
 
 	indexBlocks: {"kvatlas_index_blocks", gauge, []string{"worker", "medium"}, "Different KV blocks that a worker is known to hold, by the medium they are on."},
 	indexBytes: {"kvatlas_index_bytes", gauge, []string{"worker", "medium"},
@@ -97,6 +98,8 @@ var described = [numMetrics]struct {
 		"Messages given to the index directly that could not be decoded and changed nothing. Those of a subscriber are losses of cause payload."},
 	unplaced: {"kvatlas_unplaced_blocks_total", counter, []string{"worker"},
 		"KV blocks of a worker with a random hash seed that could not be placed for want of tokens or extra keys, and match no prompt."},
+	orphans: {"kvatlas_orphan_blocks", gauge, []string{"worker"},
+		"KV blocks that a worker with a random hash seed announced after one that is not known: they match no prompt until it is."},
 	contradicted: {"kvatlas_worker_contradicted", gauge, []string{"worker"},
 		"1 when a worker's events contradict its description, such as hashes of another algorithm, seed or block size (a parity mismatch): nothing is matched there."},
 	limited: {"kvatlas_worker_limited", gauge, []string{"worker"},

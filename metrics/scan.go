@@ -5,6 +5,7 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // scan reads one instance. It adds samples up by series, so that workers beyond
@@ -70,7 +71,7 @@ func (s *scan) read(maxWorkers int) {
 	if s.in.Latency != nil {
 		s.latency(s.in.Latency)
 	}
-	s.requests()
+	s.requests(&snap)
 }
 
 func (s *scan) atlas(snap *kvatlas.Snapshot) {
@@ -120,6 +121,7 @@ func (s *scan) worker(w *kvatlas.WorkerSnapshot, media bounded) {
 	s.count(events, e.UnknownTypes, name, "unknown")
 	s.count(undecodable, e.Undecodable, name)
 	s.count(unplaced, e.Unplaced, name)
+	s.add(orphans, float64(w.Content.Waiting), name)
 	s.is(contradicted, e.Contradiction != "", name)
 	s.is(limited, e.Limitation != "", name)
 	if s.in.Subscriber == nil {
@@ -195,21 +197,32 @@ func (s *scan) latency(l *Latency) {
 	}
 }
 
-func (s *scan) requests() {
+// requests are those that the Atlas knows of and those of the caller's own account.
+func (s *scan) requests(snap *kvatlas.Snapshot) {
 	if s.in.InFlight != nil {
-		x := s.in.InFlight.Stats()
-		s.add(inFlight, float64(x.Requests))
-		s.count(inFlightExpired, x.Expired)
+		s.inFlight(s.in.InFlight.Stats())
 	}
 	if s.in.Speculation != nil {
-		x := s.in.Speculation.Stats()
-		s.add(speculative, float64(x.Entries))
-		s.count(speculation, x.Confirmed, "confirmed")
-		s.count(speculation, x.Removed, "removed")
-		s.count(speculation, x.Expired, "expired")
-		s.count(speculation, x.Failed, "failed")
-		s.count(speculation, x.Refused, "refused")
+		s.speculation(s.in.Speculation.Stats())
 	}
+	if s.in.Atlas != nil {
+		s.inFlight(snap.InFlight)
+		s.speculation(snap.Speculation)
+	}
+}
+
+func (s *scan) inFlight(x scoring.InFlightStats) {
+	s.add(inFlight, float64(x.Requests))
+	s.count(inFlightExpired, x.Expired)
+}
+
+func (s *scan) speculation(x scoring.SpeculationStats) {
+	s.add(speculative, float64(x.Entries))
+	s.count(speculation, x.Confirmed, "confirmed")
+	s.count(speculation, x.Removed, "removed")
+	s.count(speculation, x.Expired, "expired")
+	s.count(speculation, x.Failed, "failed")
+	s.count(speculation, x.Refused, "refused")
 }
 
 func (s *scan) send(ch chan<- prometheus.Metric) {

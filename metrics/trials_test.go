@@ -71,6 +71,11 @@ func TestEventsAndBlocks(t *testing.T) {
 	v, _ := value(t, c, "kvatlas_blocks_total", "worker", "hash", "operation", "stored")
 	require.Equal(t, 3.0, v)
 
+	v, _ = value(t, c, "kvatlas_orphan_blocks", "worker", "content")
+	require.Equal(t, 3.0, v)
+	v, _ = value(t, c, "kvatlas_orphan_blocks", "worker", "hash")
+	require.Zero(t, v)
+
 	bare := stored(100, 3) // no tokens: no key can be made
 	bare.Tokens = nil
 	require.NoError(t, f.Atlas.Apply("content", payload(t, bare)))

@@ -51,7 +51,7 @@ var boards = []board{
 			queries: []query{{"sum by (operation) (rate(kvatlas_blocks_total{W}[$__rate_interval]))", "{{operation}}"}}},
 		{title: "Prompts", about: "Prompts looked up, and those that could not be.", unit: "reqps", queries: []query{
 			{"sum(rate(kvatlas_matches_total{F}[$__rate_interval]))", "matched"}, {"sum(rate(kvatlas_match_errors_total{F}[$__rate_interval]))", "failed"}}},
-		{title: "Requests in flight", about: "Requests sent that have not ended, where the caller exports its account.", queries: []query{{"sum by (fleet) (kvatlas_requests_in_flight{F})", "{{fleet}}"}}},
+		{title: "Requests in flight", about: "Requests sent that have not ended.", queries: []query{{"sum by (fleet) (kvatlas_requests_in_flight{F})", "{{fleet}}"}}},
 		{title: "Further copies", about: "Copies of blocks beyond the first of each: memory that answers no further prompt.", queries: []query{{"sum by (worker) (kvatlas_index_copies{W})", "{{worker}}"}}},
 		{title: "Events", about: "Events by kind.", unit: "eps", queries: []query{{"sum by (kind) (rate(kvatlas_events_total{W}[$__rate_interval]))", "{{kind}}"}}},
 	}},
@@ -95,9 +95,10 @@ var boards = []board{
 			queries: []query{{"sum by (worker) (rate(kvatlas_index_unmatched_removals_total{W}[$__rate_interval]))", "{{worker}}"}}},
 		{title: "Blocks without a place", about: "Blocks of workers with a random hash seed that cannot be matched.", unit: "cps",
 			queries: []query{{"sum by (worker) (rate(kvatlas_unplaced_blocks_total{W}[$__rate_interval]))", "{{worker}}"}}},
+		{title: "Orphans", about: "Blocks of such workers that wait for the block before them.", queries: []query{{"sum by (worker) (kvatlas_orphan_blocks{W})", "{{worker}}"}}},
 		{title: "Misdescribed workers", about: "1 where events contradict the description, or the engine's release is known to publish wrong events in some case.", queries: []query{
 			{"max by (worker) (kvatlas_worker_contradicted{W})", "{{worker}}"}, {"max by (worker) (kvatlas_worker_limited{W}) > 0", "{{worker}}: release"}}},
-		{title: "Speculation", about: "What became of blocks that were expected of requests under way, where the caller exports its speculation.", unit: "cps",
+		{title: "Speculation", about: "What became of blocks that were expected of requests under way.", unit: "cps",
 			queries: []query{{"sum by (result) (rate(kvatlas_speculation_outcomes_total{F}[$__rate_interval]))", "{{result}}"}}},
 	}},
 	{"kvatlas-cost", "kvatlas / Cost", "What decisions and events cost in time and memory.", []panel{
