@@ -35,16 +35,36 @@ func (a *Atlas) Route(req *Request, c *Choice) error {
 	started := a.timed()
 	err := a.match(req, &c.Match)
 	a.done(StageMatch, started, c.Match.hashing)
-	switch {
-	case err != nil:
-	case len(c.Match.Workers) == 0:
-		err = ErrNoWorkers
-	default:
-		started, hashing := a.timed(), c.Match.hashing
-		err = a.score(req, c)
-		a.done(StageScore, started, c.Match.hashing-hashing)
+	if err == nil {
+		err = a.scored(req, c)
 	}
 	a.hashed(&c.Match)
+	return err
+}
+
+// Choose is the second half of [Atlas.Route]: it lets the policy choose among the
+// workers of c.Match, which must come from [Atlas.Match] with the same request.
+func (a *Atlas) Choose(req *Request, c *Choice) error {
+	if req == nil || c == nil {
+		return ErrNil
+	}
+	c.Worker, c.Decision.Chosen = "", nil
+	c.Match.hashing = 0
+	err := a.scored(req, c)
+	if c.Match.hashing > 0 {
+		a.hashed(&c.Match)
+	}
+	return err
+}
+
+// scored is score, observed.
+func (a *Atlas) scored(req *Request, c *Choice) error {
+	if len(c.Match.Workers) == 0 {
+		return ErrNoWorkers
+	}
+	started, hashing := a.timed(), c.Match.hashing
+	err := a.score(req, c)
+	a.done(StageScore, started, c.Match.hashing-hashing)
 	return err
 }
 

@@ -90,6 +90,11 @@ func TestObservedAnswers(t *testing.T) {
 			require.Zero(t, seen.least)
 			require.Equal(t, [...]int{kvatlas.StageHash: 1, kvatlas.StageMatch: 1, kvatlas.StageScore: 1, kvatlas.StageApply: 0}, seen.counts)
 			require.Equal(t, want.Workers, choice.Match.Workers)
+			chosen, total := choice.Worker, choice.Decision.Total
+			require.NoError(t, observed.Choose(&req, &choice))
+			require.Equal(t, total, choice.Decision.Total, "halves make a whole")
+			require.NotEmpty(t, chosen)
+			require.Equal(t, 2, seen.counts[kvatlas.StageScore])
 		}
 		require.NotContains(t, held[:], 0, "each worker held something")
 	}
@@ -107,6 +112,8 @@ func TestObservedErrors(t *testing.T) {
 	bad := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: []uint32{1}, WideTokens: []int64{1}}}
 	require.Error(t, a.Route(&bad, &c))
 	require.Error(t, a.Match(&bad, &c.Match))
+	require.ErrorIs(t, a.Choose(&bad, &c), kvatlas.ErrNoWorkers)
+	require.ErrorIs(t, a.Choose(nil, &c), kvatlas.ErrNil)
 	require.Equal(t, [...]int{kvatlas.StageHash: 3, kvatlas.StageMatch: 3, kvatlas.StageScore: 0, kvatlas.StageApply: 0}, seen.counts)
 }
 
