@@ -98,6 +98,7 @@ type dashboard struct {
 		Targets     []struct{ Expr, LegendFormat string }
 		FieldConfig struct {
 			Defaults struct {
+				Unit   string
 				Custom struct{ Stacking struct{ Mode string } }
 			}
 		}
@@ -131,7 +132,7 @@ func filled(expr, interval string) string {
 }
 
 // noData are queries for which the example has nothing to show.
-var noData = regexp.MustCompile(`kvatlas_speculation_outcomes_total|kvatlas_malformed_events_total|kvatlas_worker_limited`)
+var noData = regexp.MustCompile(`kvatlas_malformed_events_total|kvatlas_worker_limited`)
 
 // watch starts the example in trouble and a Prometheus that scrapes it.
 func watch(t *testing.T, o options, args ...string) *prom {

@@ -31,7 +31,6 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/metrics"
 	"github.com/kvatlas/kvatlas/metrics/scrape"
-	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // servers are the recordings that play the fleet, with a page of their own
@@ -88,7 +87,6 @@ type fleet struct {
 	o        options
 	atlas    *kvatlas.Atlas
 	sub      *kvevents.Subscriber
-	inFlight *scoring.InFlight
 	scraper  *scrape.Scraper
 	replicas []*replica
 
@@ -107,13 +105,10 @@ func newFleet(o options, l net.Listener) (*fleet, error) {
 
 func (f *fleet) open() (err error) {
 	latency, hook := new(metrics.Latency), new(metrics.StreamHook)
-	if f.atlas, err = kvatlas.New(kvatlas.Options{Observer: latency, MemoBytes: 8 << 20}); err != nil {
+	if f.atlas, err = kvatlas.New(kvatlas.Options{Observer: latency, MemoBytes: 8 << 20, Speculate: true}); err != nil {
 		return err
 	}
 	if f.sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: f.atlas.Handler(), Hooks: []any{hook}, SilentAfter: f.o.silent}); err != nil {
-		return err
-	}
-	if f.inFlight, err = scoring.NewInFlight(scoring.InFlightOptions{}); err != nil {
 		return err
 	}
 	if f.scraper, err = scrape.New(scrape.Options{}); err != nil {
@@ -125,7 +120,7 @@ func (f *fleet) open() (err error) {
 		}
 	}
 	c, err := metrics.New(metrics.Options{}, metrics.Instance{
-		Name: "example", Atlas: f.atlas, Subscriber: f.sub, InFlight: f.inFlight, Scraper: f.scraper, Latency: latency, Stream: hook,
+		Name: "example", Atlas: f.atlas, Subscriber: f.sub, Scraper: f.scraper, Latency: latency, Stream: hook,
 	})
 	if err != nil {
 		return err
@@ -165,7 +160,7 @@ func (f *fleet) add(i int) error {
 		return err
 	}
 	w.Name = server.worker
-	r := &replica{f: f, id: scoring.WorkerID(i), name: w.Name, ops: ops, replay: !f.o.trouble || i < len(servers)-1}
+	r := &replica{f: f, name: w.Name, ops: ops, replay: !f.o.trouble || i < len(servers)-1}
 	f.replicas = append(f.replicas, r)
 	if err := r.engine.open(r.replay); err != nil {
 		return err
@@ -173,7 +168,6 @@ func (f *fleet) add(i int) error {
 	if err := f.atlas.AddWorker(w); err != nil {
 		return err
 	}
-	f.inFlight.Add(r.id)
 	path := "/engine/" + w.Name
 	f.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) })
 	if err := f.scraper.Add(w.Name, "http://"+f.listener.Addr().String()+path); err != nil {

@@ -6,20 +6,18 @@ import (
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/kvevents"
-	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // replica is a recorded engine that lives through its session again and again.
 type replica struct {
 	f      *fleet
-	id     scoring.WorkerID
 	name   string
 	ops    []op
 	engine publisher
 	replay bool // it has a replay endpoint
 
 	choice   kvatlas.Choice
-	inFlight []scoring.Flight
+	underWay []request
 }
 
 // live plays the session until the context ends, or laps times if that is more
@@ -32,7 +30,9 @@ func (r *replica) live(ctx context.Context, laps int) error {
 				return err
 			}
 		}
-		if err := r.lap(ctx); err != nil || ctx.Err() != nil {
+		err := r.lap(ctx)
+		r.finish(0)
+		if err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -86,26 +86,32 @@ func (r *replica) wait(ctx context.Context, published uint64) {
 	}
 }
 
-// request routes a recorded prompt, and compares what was predicted for the
-// replica that really got it with what that one reported.
+// request routes a recorded prompt to the replica that got it, and compares what was
+// predicted with what that one reported. A few requests are under way at a time.
 func (r *replica) request(o *op) error {
-	p := o.prompt()
-	if err := r.f.atlas.Route(&kvatlas.Request{Prompt: p}, &r.choice); err != nil {
+	req := &kvatlas.Request{Prompt: o.prompt(), Workers: []string{r.name}}
+	if err := r.f.atlas.Route(req, &r.choice); err != nil {
 		return err
 	}
-	if i := r.choice.Match.Find(r.name); i >= 0 {
-		predicted := r.choice.Match.Workers[i].Usable
-		if err := r.f.atlas.Reported(r.name, predicted, o.cached()); err != nil {
-			return err
-		}
-	}
-	flight, err := r.f.inFlight.Begin(r.id, scoring.Sent{PromptTokens: len(o.Tokens), CachedTokens: o.cached()})
+	trip, err := r.f.atlas.Begin(req, &r.choice)
 	if err != nil {
 		return err
 	}
-	if r.inFlight = append(r.inFlight, flight); len(r.inFlight) > 3 {
-		_ = r.inFlight[0].Finish()
-		r.inFlight = r.inFlight[1:]
-	}
+	trip.FirstToken()
+	r.underWay = append(r.underWay, request{trip, o.cached()})
+	r.finish(3)
 	return nil
+}
+
+// finish ends the oldest requests but so many.
+func (r *replica) finish(but int) {
+	for len(r.underWay) > but {
+		r.underWay[0].trip.Finish(r.underWay[0].cached)
+		r.underWay = r.underWay[1:]
+	}
+}
+
+type request struct {
+	trip   kvatlas.Trip
+	cached int
 }

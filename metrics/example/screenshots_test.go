@@ -21,6 +21,9 @@ var (
 	watchFor    = flag.Duration("watch", 4*time.Minute, "how long to watch the example before the pictures are taken")
 )
 
+// warmUp is left out of the pictures: rates have nothing to go by at first.
+const warmUp = 25 * time.Second
+
 // TestScreenshots is no test: it takes the pictures of docs/README.md. They show the
 // queries of the dashboards in Prometheus's own graphs.
 //
@@ -32,7 +35,7 @@ func TestScreenshots(t *testing.T) {
 	consoles := t.TempDir()
 	all := dashboards(t)
 	p := watch(t, options{pace: 200 * time.Millisecond, silent: 10 * time.Second}, "--web.console.templates="+consoles)
-	time.Sleep(*watchFor)
+	time.Sleep(*watchFor + warmUp)
 	end := time.Now()
 	for _, d := range all {
 		require.NoError(t, os.WriteFile(filepath.Join(consoles, d.UID+".html"), []byte(console(d, end)), 0o644))
@@ -58,11 +61,25 @@ const consoleHead = `<!doctype html><html><head>
 <script src="/classic/static/jquery/jquery.min.js"></script>
 <script>var PATH_PREFIX = "";</script>
 <script src="/classic/static/js/prom_console.js"></script>
+<script>
+function unit(v, of) { // as Grafana would write it
+  if (!v) return '0';
+  const n = x => String(+x.toPrecision(3));
+  switch (of) {
+  case 'percentunit': return n(100 * v) + ' %';
+  case 's': return v < 1e-3 ? n(v * 1e6) + ' µs' : v < 1 ? n(v * 1e3) + ' ms' : n(v) + ' s';
+  case 'bytes': return v < 1 << 20 ? n(v / 1024) + ' KiB' : n(v / (1 << 20)) + ' MiB';
+  case 'cps': case 'reqps': case 'eps': case 'ops': return n(v) + '/s';
+  }
+  return n(v);
+}
+</script>
 <style>
 body { font: 13px sans-serif; margin: 12px; } h1 { font-size: 18px; margin: 0 0 8px; }
 .grid { display: grid; grid-template-columns: repeat(3, 1fr); gap: 8px; }
 .panel { border: 1px solid #ccc; height: 185px; overflow: hidden; padding: 4px 6px; } .panel b { font-size: 13px; }
-.legend, .rickshaw_legend { font-size: 10px !important; }
+.legend, .rickshaw_legend { font-size: 11px !important; }
+.rickshaw_graph .x_tick .title { bottom: -16px !important; opacity: .8 !important; } .prom_graph_x_axis_padding, .graph_chart { margin-bottom: 14px; }
 </style></head><body>
 `
 
@@ -84,8 +101,8 @@ func console(d dashboard, end time.Time) string {
 		options, _ := json.Marshal(map[string]any{"expr": exprs, "name": names, "renderer": renderer, "height": 120, "width": 300,
 			"duration": watchFor.Seconds(), "endTime": end.Unix(), "min": 0, "yAxisTicks": 4, "xTitle": ""})
 		fmt.Fprintf(&page, "<div class=panel><b>%s</b><div id=p%d></div></div>\n<script>(o => { o.node = document.getElementById('p%d'); "+
-			"o.yAxisFormatter = v => v ? PromConsole.NumberFormatter.humanize(v) : '0'; new PromConsole.Graph(o) })(%s)</script>\n",
-			html.EscapeString(panel.Title), i, i, options)
+			"o.yAxisFormatter = o.yHoverFormatter = v => unit(v, %q); new PromConsole.Graph(o) })(%s)</script>\n",
+			html.EscapeString(panel.Title), i, i, panel.FieldConfig.Defaults.Unit, options)
 	}
 	page.WriteString("</div></body></html>\n")
 	return page.String()

@@ -14,7 +14,7 @@
 //	kvatlas.tokenize   Tokenize   tokens of the prompt
 //	kvatlas.match      Match      what each worker holds of it
 //	kvatlas.score      Decide     each candidate's total, each scorer's part, who was filtered out
-//	kvatlas.route      Route      both: an Atlas matches and scores in one call
+//	kvatlas.route      Route      both, as its children
 //
 // Attributes are lists in the order of kvatlas.match.workers or of
 // kvatlas.score.candidates, cut off at [Options.MaxWorkers]. No span has tokens,

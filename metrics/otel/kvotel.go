@@ -81,24 +81,38 @@ func (t *Tracer) Decide(ctx context.Context, p *scoring.Policy, req *scoring.Req
 	return failed(span, err)
 }
 
-// Route is [kvatlas.Atlas.Route] within a span. A recorded one asks for an
-// explanation.
+// Route is [kvatlas.Atlas.Route] within a span, and its two halves within spans of
+// their own. A recorded one asks for an explanation.
 func (t *Tracer) Route(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Request, c *kvatlas.Choice) error {
-	_, span := t.tracer.Start(ctx, "kvatlas.route")
+	ctx, span := t.tracer.Start(ctx, "kvatlas.route")
 	defer span.End()
 	if !span.IsRecording() {
 		return a.Route(req, c)
 	}
-	r := *req
-	r.Explain = true
-	err := a.Route(&r, c)
-	span.SetAttributes(attribute.Int("kvatlas.prompt.tokens", req.Prompt.Len()))
-	span.SetAttributes(t.match(&c.Match)...)
+	c.Worker, c.Decision.Chosen = "", nil
+	err := t.Match(ctx, a, req, &c.Match)
 	if err == nil {
-		span.SetAttributes(t.decision(&c.Decision)...)
+		err = t.choose(ctx, a, req, c)
+	}
+	span.SetAttributes(attribute.Int("kvatlas.prompt.tokens", req.Prompt.Len()))
+	if err == nil {
+		span.SetAttributes(attribute.String("kvatlas.score.chosen", c.Worker))
 		if i := c.Match.Find(c.Worker); i >= 0 {
 			span.SetAttributes(attribute.Int("kvatlas.cached_tokens", c.Match.Workers[i].Usable))
 		}
+	}
+	return failed(span, err)
+}
+
+// choose is the half of Route that scores.
+func (t *Tracer) choose(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Request, c *kvatlas.Choice) error {
+	_, span := t.tracer.Start(ctx, "kvatlas.score")
+	defer span.End()
+	r := *req
+	r.Explain = r.Explain || span.IsRecording()
+	err := a.Choose(&r, c)
+	if err == nil && span.IsRecording() {
+		span.SetAttributes(t.decision(&c.Decision)...)
 	}
 	return failed(span, err)
 }

@@ -27,18 +27,21 @@ func recorder(t *testing.T, max int) (*kvotel.Tracer, *tracetest.InMemoryExporte
 	return kvotel.New(kvotel.Options{TracerProvider: p, MaxWorkers: max}), e
 }
 
-// attributes are those of the only span.
+// attributes are those of the only span of a name.
 func attributes(t *testing.T, e *tracetest.InMemoryExporter, name string) (map[attribute.Key]any, tracetest.SpanStub) {
 	t.Helper()
-	spans := e.GetSpans()
-	require.Len(t, spans, 1)
-	require.Equal(t, name, spans[0].Name)
+	var found []tracetest.SpanStub
+	for _, s := range e.GetSpans() {
+		if s.Name == name {
+			found = append(found, s)
+		}
+	}
+	require.Len(t, found, 1, name)
 	m := map[attribute.Key]any{}
-	for _, kv := range spans[0].Attributes {
+	for _, kv := range found[0].Attributes {
 		m[kv.Key] = kv.Value.AsInterface()
 	}
-	e.Reset()
-	return m, spans[0]
+	return m, found[0]
 }
 
 // fleet is an atlas whose worker b holds the prompt's first two blocks.
@@ -70,20 +73,35 @@ func TestRoute(t *testing.T) {
 	require.NoError(t, spans.Route(t.Context(), a, req, &c))
 	require.Equal(t, "b", c.Worker)
 	require.False(t, req.Explain, "the caller's request is left alone")
-	got, _ := attributes(t, e, "kvatlas.route")
+	got, route := attributes(t, e, "kvatlas.route")
 	require.Equal(t, int64(9), got["kvatlas.prompt.tokens"])
+	require.Equal(t, int64(8), got["kvatlas.cached_tokens"])
+	require.Equal(t, "b", got["kvatlas.score.chosen"])
+	got, match := attributes(t, e, "kvatlas.match")
 	require.Equal(t, []string{"a", "b", "c"}, got["kvatlas.match.workers"])
 	require.Equal(t, []int64{0, 8, 0}, got["kvatlas.match.cached_tokens"])
 	require.Equal(t, []int64{0, 2, 0}, got["kvatlas.match.blocks"])
-	require.Equal(t, int64(8), got["kvatlas.cached_tokens"])
+	got, score := attributes(t, e, "kvatlas.score")
 	require.Equal(t, "b", got["kvatlas.score.chosen"])
 	require.Len(t, got["kvatlas.score.totals"], 3)
+	require.Len(t, e.GetSpans(), 3)
+	for _, s := range []tracetest.SpanStub{match, score} {
+		require.Equal(t, route.SpanContext.SpanID(), s.Parent.SpanID())
+		require.False(t, s.StartTime.Before(route.StartTime) || s.EndTime.After(route.EndTime))
+	}
+	require.False(t, score.StartTime.Before(match.EndTime))
 	require.NotEmpty(t, c.Decision.Terms)
 	for _, term := range c.Decision.Terms {
 		require.Equal(t, term.Values, got[attribute.Key("kvatlas.score.term."+term.Name)])
 		require.Equal(t, term.Weight, got[attribute.Key("kvatlas.score.weight."+term.Name)])
 	}
-	require.NotContains(t, fmt.Sprint(got), "secret")
+	require.NotContains(t, fmt.Sprint(e.GetSpans()), "secret")
+
+	e.Reset()
+	require.ErrorIs(t, spans.Route(t.Context(), a, &kvatlas.Request{Workers: []string{"nobody"}}, &c), kvatlas.ErrNoWorkers)
+	require.Empty(t, c.Worker)
+	_, route = attributes(t, e, "kvatlas.route")
+	require.Equal(t, codes.Error, route.Status.Code)
 }
 
 func TestBounded(t *testing.T) {
@@ -91,18 +109,22 @@ func TestBounded(t *testing.T) {
 	a, req := fleet(t, 20)
 	var c kvatlas.Choice
 	require.NoError(t, spans.Route(t.Context(), a, req, &c))
-	got, _ := attributes(t, e, "kvatlas.route")
-	for key, v := range got {
-		switch v := v.(type) {
-		case []string:
-			require.LessOrEqual(t, len(v), 2, key)
-		case []float64:
-			require.LessOrEqual(t, len(v), 2, key)
-		case []int64:
-			require.LessOrEqual(t, len(v), 2, key)
+	for _, name := range []string{"kvatlas.match", "kvatlas.score"} {
+		got, _ := attributes(t, e, name)
+		for key, v := range got {
+			switch v := v.(type) {
+			case []string:
+				require.LessOrEqual(t, len(v), 2, key)
+			case []float64:
+				require.LessOrEqual(t, len(v), 2, key)
+			case []int64:
+				require.LessOrEqual(t, len(v), 2, key)
+			}
 		}
 	}
+	got, _ := attributes(t, e, "kvatlas.match")
 	require.Equal(t, int64(20), got["kvatlas.match.worker_count"])
+	got, _ = attributes(t, e, "kvatlas.score")
 	require.Equal(t, int64(20), got["kvatlas.score.candidate_count"])
 	require.Equal(t, "b", got["kvatlas.score.chosen"])
 }
@@ -115,11 +137,13 @@ func TestMatchAndDecide(t *testing.T) {
 	got, span := attributes(t, e, "kvatlas.match")
 	require.Equal(t, []int64{0, 8}, got["kvatlas.match.cached_tokens"])
 	require.NotEqual(t, codes.Error, span.Status.Code)
+	e.Reset()
 	bad := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: []uint32{1}, WideTokens: []int64{1}}}
 	require.Error(t, spans.Match(t.Context(), a, &bad, &m))
 	_, span = attributes(t, e, "kvatlas.match")
 	require.Equal(t, codes.Error, span.Status.Code)
 	require.Len(t, span.Events, 1)
+	e.Reset()
 
 	policy, err := scoring.New(scoring.Options{Filters: []scoring.Filter{scoring.Busy{MaxKVUsage: .5}}, Scorers: scoring.PrefixLoad().Scorers})
 	require.NoError(t, err)
@@ -130,6 +154,7 @@ func TestMatchAndDecide(t *testing.T) {
 	got, _ = attributes(t, e, "kvatlas.score")
 	require.Equal(t, "y", got["kvatlas.score.chosen"])
 	require.Equal(t, []string{"x: " + d.Dropped[0].Filter}, got["kvatlas.score.dropped"])
+	e.Reset()
 	require.Error(t, spans.Decide(t.Context(), policy, &r, nil, &d))
 	_, span = attributes(t, e, "kvatlas.score")
 	require.Equal(t, codes.Error, span.Status.Code)
