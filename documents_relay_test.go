@@ -1,6 +1,7 @@
 package kvatlas_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -8,8 +9,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
 	"github.com/zeebo/xxh3"
 
 	"github.com/kvatlas/kvatlas"
@@ -17,6 +20,7 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/dynamo"
 	"github.com/kvatlas/kvatlas/kvevents/mooncake"
+	"github.com/kvatlas/kvatlas/kvevents/zmtp"
 	"github.com/kvatlas/kvatlas/radix"
 )
 
@@ -469,5 +473,111 @@ func TestMooncakeNeverOvercounts(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// overZMQ publishes messages on a socket, and hands them to take as they arrive.
+func overZMQ(t testing.TB, take func(frames [][]byte) error) (publish func(frames ...[]byte)) {
+	t.Helper()
+	pub, err := zmtp.NewPub(zmtp.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { pub.Close() })
+	at, err := pub.Bind("tcp://127.0.0.1:0")
+	require.NoError(t, err)
+	sub, err := zmtp.NewSub(zmtp.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { sub.Close() })
+	require.NoError(t, sub.Subscribe(""))
+	require.NoError(t, sub.Dial(at))
+	require.Eventually(t, func() bool { return pub.Subscriptions() > 0 }, 10*time.Second, time.Millisecond)
+	return func(frames ...[]byte) {
+		t.Helper()
+		require.NoError(t, pub.Send(frames...))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var m zmtp.Message
+		require.NoError(t, sub.Recv(ctx, &m))
+		require.NoError(t, take(m.Frames))
+	}
+}
+
+// TestMooncakeMaster: what mooncake_master publishes for a pool, over ZMQ; keys that are
+// hashes of RFC 1527.
+func TestMooncakeMaster(t *testing.T) {
+	const seed = 42
+	a := newAtlas(t, kvatlas.Worker{Name: "pool", Engine: "mooncake", Release: "0.3.0", BlockSize: 4, XXH3Seed: seed})
+	f, err := mooncake.NewFollower(mooncake.Options{Handler: a.Handler()})
+	require.NoError(t, err)
+	publish := overZMQ(t, f.Frames)
+	p := blockhash.Prompt{Tokens: tokens(14)}
+	hashes := seqHashes(seed, p.Tokens)
+	number := uint64(0)
+	send := func(kind, medium string, hashes ...uint64) {
+		t.Helper()
+		number++
+		events := []any{}
+		for i, h := range hashes {
+			e := map[string]any{
+				"event_id": 100*number + uint64(i), "timestamp": 1000 + number, "event_type": kind, "model_name": nil, "block_size": nil,
+				"additional_salt": nil, "lora_name": nil, "tenant_id": "default", "backend_id": "pool", "group_id": nil, "medium": medium,
+				"dp_rank": nil, "object_key": fmt.Sprint(h), "seq_hashes": []uint64{h}, "block_hashes": []int64{int64(h)}, "base_block_idx": nil,
+			}
+			if kind == "stored" {
+				e["base_block_idx"], e["parent_hash"], e["token_ids"] = uint32(0), nil, nil
+			}
+			events = append(events, e)
+		}
+		payload, err := msgpack.Marshal([]any{1000 + number, events, uint32(0)})
+		require.NoError(t, err)
+		publish([]byte{}, binary.BigEndian.AppendUint64(nil, number), payload)
+	}
+	match := func() kvatlas.WorkerMatch {
+		var m kvatlas.Match
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+		return m.Workers[0]
+	}
+	send("stored", "cpu", hashes[2], hashes[0], hashes[1])
+	require.Equal(t, int32(3), match().Blocks[radix.CPU])
+	require.Zero(t, match().Usable, "the pool is no device")
+	send("stored", "disk", hashes[0])
+	send("removed", "cpu", hashes[1])
+	require.Equal(t, int32(1), match().Blocks[radix.CPU])
+	require.Equal(t, int32(1), match().Blocks[radix.Storage])
+	number++ // dropped
+	send("stored", "cpu", hashes[0])
+	require.Equal(t, int32(1), match().Blocks[radix.CPU])
+	require.Zero(t, match().Blocks[radix.Storage])
+	stats, _, err := a.Stats("pool")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.LostBatches)
+	require.Empty(t, stats.Contradiction)
+}
+
+// TestDynamoOverZMQ: the frames of Dynamo's event plane.
+func TestDynamoOverZMQ(t *testing.T) {
+	a := newAtlas(t, kvatlas.Worker{Name: "7", Engine: "dynamo", Release: "1.6.0", BlockSize: 4})
+	f, err := dynamo.NewFollower(dynamo.Options{Handler: a.Handler()})
+	require.NoError(t, err)
+	publish := overZMQ(t, f.Frames)
+	p := blockhash.Prompt{Tokens: []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9}}
+	for i, data := range []any{
+		map[string]any{"stored": map[string]any{"parent_hash": nil, "start_position": nil, "blocks": []any{
+			map[string]any{"block_hash": uint64(101), "tokens_hash": uint64(14643705804678351452), "mm_extra_info": nil},
+			map[string]any{"block_hash": uint64(102), "tokens_hash": uint64(16777012769546811212), "mm_extra_info": nil},
+		}}},
+		map[string]any{"removed": map[string]any{"block_hashes": []uint64{102}}},
+		"cleared",
+	} {
+		payload, err := msgpack.Marshal([]any{map[string]any{
+			"worker_id": uint64(7), "storage_tier": "device", "event": map[string]any{"event_id": i, "data": data, "dp_rank": 0},
+		}})
+		require.NoError(t, err)
+		envelope, err := msgpack.Marshal(map[string]any{
+			"publisher_id": uint64(5), "sequence": i, "published_at": 1000 + i, "topic": "kv_events", "payload": payload, "published_at_ns": 0,
+		})
+		require.NoError(t, err)
+		header := binary.BigEndian.AppendUint32([]byte{1}, uint32(len(envelope)))
+		publish([]byte("kv_events"), binary.BigEndian.AppendUint64(nil, 5), binary.BigEndian.AppendUint64(nil, uint64(i)), append(header, envelope...))
+		require.Equal(t, map[string]int{"7": []int{8, 4, 0}[i]}, usable(t, a, p))
 	}
 }

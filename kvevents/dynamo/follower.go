@@ -81,9 +81,9 @@ func (e *MessageError) Error() string {
 	return fmt.Sprintf("dynamo: message: byte %d: %s", e.Offset, e.Reason)
 }
 
-// Frames takes the frames of a ZMQ message of the event plane: topic, publisher id,
-// sequence, and an envelope behind a header of 5 bytes, which are a version and the
-// envelope's length.
+// Frames takes the frames of a ZMQ message of the event plane, as zmtp.Sub receives it:
+// topic, publisher id, sequence, and an envelope behind a header of 5 bytes, which are a
+// version and the envelope's length.
 func (f *Follower) Frames(frames [][]byte) error {
 	const header = 5
 	var last []byte
@@ -181,18 +181,16 @@ func (f *Follower) apply(p *relay.Publisher, e *envelope) error {
 		number = e.number
 	}
 	src := kvevents.Source{Rank: x.rank}
-	if x.hasWorker {
+	var whose *kvevents.Source
+	if x.hasWorker && !x.badRank {
 		src.Worker = f.o.Name(x.worker)
+		whose = &src
 		if p != nil && !f.guard.See(p, src) {
 			return x.Fail("more workers and ranks than are remembered")
 		}
 	}
 	if x.Fault != 0 {
 		f.status.Malformed++
-		whose := &src
-		if !x.hasWorker {
-			whose = nil
-		}
 		f.guard.Broken(p, whose, number, kvevents.LossEvent, x.kind != kvevents.BlockStored)
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -212,21 +213,15 @@ func TestEnvelope(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte(payload)))
 	}
 	var e *MessageError
-	for i, payload := range []string{"[" + cleared + ",", `{"event":{"data":"cleared"}}`} {
-		err := f.Envelope(text(4+i, payload))
-		if i == 0 {
-			require.ErrorAs(t, err, &e)
-			require.Equal(t, "7/0 4: AllBlocksCleared  []", r.take()[0])
-			continue
-		}
-		require.NoError(t, err)
-		require.Equal(t, []string{
-			"lost 7/0 5-5: malformed events", "clear 7/0: batches lost",
-			"lost 7/1 5-5: malformed events", "clear 7/1: batches lost",
-		}, r.take())
+	require.ErrorAs(t, f.Envelope(text(4, "["+cleared+",")), &e)
+	require.Equal(t, "7/0 4: AllBlocksCleared  []", r.take()[0])
+	for i, payload := range []string{`{"event":{"data":"cleared"}}`, `{"worker_id":7,"event":{"dp_rank":-1,"data":"cleared"}}`} {
+		require.NoError(t, f.Envelope(text(5+i, payload)))
+		require.Equal(t, strings.Split(strings.ReplaceAll("lost 7/0 N-N: malformed events,clear 7/0: batches lost,"+
+			"lost 7/1 N-N: malformed events,clear 7/1: batches lost", "N", fmt.Sprint(5+i)), ","), r.take())
 	}
-	require.ErrorAs(t, f.Envelope([]byte(`{"publisher_id":5,"topic":"kv_events","sequence":6,"published_at":1004,"payload":[1]}`)), &e)
-	require.Equal(t, "lost 7/0 6-6: payload unreadable", r.take()[0])
+	require.ErrorAs(t, f.Envelope([]byte(`{"publisher_id":5,"topic":"kv_events","sequence":7,"published_at":1004,"payload":[1]}`)), &e)
+	require.Equal(t, "lost 7/0 7-7: payload unreadable", r.take()[0])
 
 	// The worker's next process.
 	require.NoError(t, f.Envelope(pack(t, 6, 0, 2000, cleared)))

@@ -15,7 +15,7 @@ type parsed struct {
 	worker, id, parent   uint64
 	hasWorker, hasParent bool
 	hasEvent, hasList    bool
-	otherDomain          bool
+	otherDomain, badRank bool
 	tier                 string
 	rank                 int32
 	start                int64
@@ -74,7 +74,8 @@ func (p *parsed) event(lim *kvevents.Limits) error {
 		case "event_id":
 			return p.Uint(func(v uint64) { p.id = v })
 		case "dp_rank":
-			return p.Int(0, math.MaxInt32, func(v int64) { p.rank = int32(v) })
+			p.badRank = p.Peek() != 'n'
+			return p.Int(0, math.MaxInt32, func(v int64) { p.rank, p.badRank = int32(v), false })
 		case "data":
 			if p.typed {
 				return p.Wrong(kvevents.ReasonDuplicateKey)

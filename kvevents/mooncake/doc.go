@@ -33,6 +33,9 @@
 // publisher sends blocks under a request's salt, or with images in them, with an
 // additional_salt of their own is taken from the RFC's word.
 //
+// The master's backend_id is of a pool: a worker of that name shows what the pool holds,
+// and is no engine to route to (Request.Workers names those that are).
+//
 // # Losses
 //
 // RFC 1527 numbers the events of each stream (model, block size, salt, adapter, tenant,

@@ -107,9 +107,9 @@ func (f *Follower) Events(message []byte) error {
 	return f.read(s, nil, 0)
 }
 
-// Frames takes the frames of a ZMQ message: topic, the message's number in 8 bytes,
-// and what [Follower.Events] takes. Messages are numbered one by one, and event_id
-// does not count.
+// Frames takes the frames of a ZMQ message, as zmtp.Sub receives it: topic, the
+// message's number in 8 bytes, and what [Follower.Events] takes. Messages are numbered
+// one by one, and event_id does not count.
 func (f *Follower) Frames(frames [][]byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -218,15 +218,15 @@ func (f *Follower) apply(p *relay.Publisher, number uint64) error {
 			}
 		}
 	}
-	if x.backend != "" && p != nil && !f.guard.See(p, src) {
+	whose := &src
+	if x.backend == "" || x.badRank {
+		whose = nil // numbered by stream, the stream's next event shows that one is missing
+	}
+	if whose != nil && p != nil && !f.guard.See(p, src) {
 		return x.Fail("more backends and ranks than are remembered")
 	}
 	if x.Fault != 0 {
 		f.status.Malformed++
-		whose := &src
-		if x.backend == "" {
-			whose = nil
-		}
 		f.guard.Broken(p, whose, number, kvevents.LossEvent, x.kind() != kvevents.BlockStored)
 		return nil
 	}

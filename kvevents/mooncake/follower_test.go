@@ -140,7 +140,6 @@ func TestEvents(t *testing.T) {
 		{"stored", `"seq_hashes":[1],"parent_hash":null,"token_ids":[1,-2]`},
 		{"stored", `"seq_hashes":[1],"parent_hash":null,"token_ids":[[]]`},
 		{"stored", `"seq_hashes":[null],"parent_hash":null`},
-		{"stored", `"seq_hashes":[1],"parent_hash":null,"dp_rank":-1`},
 		{"removed", `"base_block_idx":1`},
 		{"removed", `"seq_hashes":7`},
 		{"", `"seq_hashes":[7]`},
@@ -154,6 +153,8 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, append(want, fmt.Sprintf("b%d/0 0: AllBlocksCleared GPU []", 200+i)), r.take(), c.rest)
 	}
 	// Nobody knows whose, or which; no event at all.
+	require.NoError(t, f.Events([]byte(event(1, "removed", `"seq_hashes":[1],"dp_rank":-1`))))
+	require.Empty(t, r.take())
 	require.NoError(t, f.Events([]byte(`[{"event_id":1,"event_type":"cleared"},{"event_type":"cleared","backend_id":"b","medium":"gpu"}]`)))
 	require.Equal(t, []string{"lost b/0 0-0: malformed events", "clear b/0: batches lost"}, r.take())
 	require.EqualValues(t, 12, f.Status().Malformed)
@@ -225,11 +226,16 @@ func TestMaster(t *testing.T) {
 	require.NoError(t, f.Frames(master(t, 4, 1002, put(3, "cpu"))))
 	require.Empty(t, r.take())
 
+	bad := drop(9, "cpu")
+	bad["dp_rank"] = -1
+	require.NoError(t, f.Frames(master(t, 5, 1003, bad)))
+	require.Equal(t, []string{"lost pool/0 5-5: malformed events", "clear pool/0: batches lost"}, r.take())
+
 	var e *MessageError
-	broken := master(t, 5, 1003, put(5, "cpu"))
+	broken := master(t, 6, 1003, put(5, "cpu"))
 	broken[2] = broken[2][:len(broken[2])-1]
 	require.ErrorAs(t, f.Frames(broken), &e)
-	require.Equal(t, []string{"lost pool/0 5-5: payload unreadable", "clear pool/0: batches lost"}, r.take())
+	require.Equal(t, []string{"lost pool/0 6-6: payload unreadable", "clear pool/0: batches lost"}, r.take())
 	require.NoError(t, f.Frames(master(t, 1, 1004, put(6, "cpu"))))
 	require.Equal(t, []string{"clear pool/0: engine restarted", "pool/0 1: BlockStored CPU [6] of 0 after false 0: []"}, r.take())
 	for _, frames := range [][][]byte{nil, {{}, {}, {}}, {{}, []byte("\xff2345678"), {}}} {

@@ -24,6 +24,7 @@ type parsed struct {
 	tokens                                      []uint32
 	parent                                      uint64
 	hasParent, hasPlace, hasHashes, hasTokenIDs bool
+	badRank                                     bool
 }
 
 func (p *parsed) reset(s *jsonscan.Scanner) {
@@ -89,7 +90,8 @@ func (p *parsed) field(key string, lim *kvevents.Limits) (err error) {
 	case "block_size":
 		return p.Int(0, math.MaxInt32, func(v int64) { p.blockSize = v })
 	case "dp_rank":
-		return p.Int(0, math.MaxInt32, func(v int64) { p.rank = int32(v) })
+		p.badRank = p.Peek() != 'n'
+		return p.Int(0, math.MaxInt32, func(v int64) { p.rank, p.badRank = int32(v), false })
 	case "base_block_idx":
 		p.hasPlace = true
 		return p.Int(0, math.MaxUint32, func(v int64) { p.base = v })
