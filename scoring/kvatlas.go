@@ -64,7 +64,8 @@ type KVAtlasOptions struct {
 //
 //   - queue: prompt tokens ahead of the request at the worker, at the worker's
 //     learned speed: this router's own ([Load.PrefillTokens]) and, where the
-//     engine's metrics show more requests waiting than this router sent, theirs;
+//     engine's metrics show requests that this router did not send, their part of
+//     those that wait, at the mean of tokens a request;
 //   - prefill: the prompt's uncached tokens, at the same speed;
 //   - transfer: tokens to fetch from colder media;
 //   - network: the round trip;
@@ -397,9 +398,7 @@ func (v *atlasView) terms(i int, c *Candidate, ahead float64) (t atlasCost) {
 	perToken /= c.capability()
 	fetched, transfer := k.transfer(v.req, c, perToken)
 	uncached := max(1, float64(v.req.Tokens)-trust*float64(fetched))
-	if l.Waiting.Known && l.Queued.Known { // other routers'
-		ahead += max(0, l.Waiting.Value-l.Queued.Value) * k.fleet.uncached
-	}
+	ahead += othersWaiting(l) * k.fleet.uncached
 	usage := l.KVUsage.Or(v.usages)
 	t = atlasCost{
 		termQueue: ahead * perToken, termPrefill: uncached * perToken, termTransfer: transfer,
@@ -411,6 +410,23 @@ func (v *atlasView) terms(i int, c *Candidate, ahead float64) (t atlasCost) {
 		t[termAgree] = -v.shared * min(v.novel, uncached) * perToken * (1 + v.delayed)
 	}
 	return t
+}
+
+// othersWaiting estimates how many requests of other routers wait in the engine:
+// of those that wait, as many as of all that are there. Where the engine does not
+// say how many are, what waits beyond one's own.
+func othersWaiting(l *Load) float64 {
+	if !l.Waiting.Known || !l.Queued.Known {
+		return 0
+	}
+	if !l.Running.Known || !l.Requests.Known {
+		return max(0, l.Waiting.Value-l.Queued.Value)
+	}
+	all := l.Running.Value + l.Waiting.Value
+	if all <= l.Requests.Value {
+		return 0
+	}
+	return l.Waiting.Value * (1 - l.Requests.Value/all)
 }
 
 // transfer returns the tokens of a match worth having and the time to fetch those

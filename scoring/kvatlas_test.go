@@ -148,6 +148,24 @@ func TestKVAtlasFailureModes(t *testing.T) {
 	require.Equal(t, set("w0", "w1"), got)
 }
 
+func TestOthersWaiting(t *testing.T) {
+	for name, c := range map[string]struct {
+		l    Load
+		want float64
+	}{
+		"nothing known":                {Load{}, 0},
+		"one router":                   {Load{Requests: Known(9), Queued: Known(4), Running: Known(5), Waiting: Known(4)}, 0},
+		"one router, ended since":      {Load{Requests: Known(9), Queued: Known(4), Running: Known(3), Waiting: Known(4)}, 0},
+		"a third is ours":              {Load{Requests: Known(3), Queued: Known(2), Running: Known(5), Waiting: Known(4)}, 4 * 2. / 3},
+		"none is ours":                 {Load{Requests: Known(0), Queued: Known(0), Running: Known(5), Waiting: Known(4)}, 4},
+		"running is unknown":           {Load{Requests: Known(3), Queued: Known(1), Waiting: Known(4)}, 3},
+		"running is unknown, none is":  {Load{Requests: Known(3), Queued: Known(5), Waiting: Known(4)}, 0},
+		"the engine says only running": {Load{Requests: Known(3), Queued: Known(1), Running: Known(4)}, 0},
+	} {
+		require.InDelta(t, c.want, othersWaiting(&c.l), 1e-9, name)
+	}
+}
+
 // TestKVAtlasObjective: at 10,000 tokens a second and an objective of 2 s.
 func TestKVAtlasObjective(t *testing.T) {
 	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 10000, Objective: 2 * time.Second, RequestTime: -1, Work: 1})
