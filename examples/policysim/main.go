@@ -35,7 +35,10 @@ type options struct {
 	scenario, policies, seeds, loads      string
 	traces, trace, vllmLog, config, svg   string
 	summary                               string
+	joins, leaves, engine                 string
 	block, limit, workers, routers, procs int
+	autoscale                             int
+	ttft, tpot, noise                     float64
 	json, quiet                           bool
 }
 
@@ -66,6 +69,13 @@ func run(args []string, out, progress io.Writer) error {
 	fs.IntVar(&o.limit, "limit", 3000, "requests of a trace to play; 0 plays all")
 	fs.IntVar(&o.workers, "workers", 8, "workers")
 	fs.IntVar(&o.routers, "routers", 1, "router replicas")
+	fs.StringVar(&o.joins, "joins", "", "seconds at which one more worker joins, separated by commas")
+	fs.StringVar(&o.leaves, "leaves", "", "seconds at which the oldest worker is drained, separated by commas")
+	fs.IntVar(&o.autoscale, "autoscale", 0, "workers at most, of a fleet that follows the load; 0 for a fixed one")
+	fs.StringVar(&o.engine, "engine", "", "JSON file with fields of simulate.Engine that differ from Llama-3.1-8B on an H100")
+	fs.Float64Var(&o.ttft, "ttft", 3, "objective in seconds to the first token")
+	fs.Float64Var(&o.tpot, "tpot", 0.2, "objective in seconds for each further token")
+	fs.Float64Var(&o.noise, "noise", 0.1, "part by which speeds, gaps and lengths vary at random")
 	fs.IntVar(&o.procs, "procs", 2, "simulations at a time")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object a line instead of a table")
 	fs.BoolVar(&o.quiet, "quiet", false, "no progress")
@@ -193,6 +203,10 @@ func plan(o *options) ([]job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-loads: %w", err)
 	}
+	base, err := baseConfig(o)
+	if err != nil {
+		return nil, err
+	}
 	names := scenarioNames()
 	if o.trace != "" {
 		names = []string{o.trace}
@@ -213,7 +227,8 @@ func plan(o *options) ([]job, error) {
 			for _, seed := range seeds {
 				trace := s.Make(uint64(seed))
 				for _, p := range policies {
-					c := simulate.Config{Policy: p, Seed: uint64(seed), Workers: o.workers, Routers: o.routers, Load: load}
+					c := base
+					c.Policy, c.Seed, c.Load = p, uint64(seed), load
 					if s.Configure != nil {
 						s.Configure(&c)
 					}
@@ -223,6 +238,36 @@ func plan(o *options) ([]job, error) {
 		}
 	}
 	return jobs, nil
+}
+
+// baseConfig is what all simulations have in common.
+func baseConfig(o *options) (c simulate.Config, err error) {
+	c = simulate.Config{Workers: o.workers, Routers: o.routers, TTFT: o.ttft, TPOT: o.tpot, Noise: o.noise,
+		Autoscale: simulate.Autoscale{Max: o.autoscale}, MeasureRouter: true}
+	if o.noise == 0 {
+		c.Noise = -1 // the zero value is a default
+	}
+	if c.Joins, err = numbers(o.joins); err != nil {
+		return c, fmt.Errorf("-joins: %w", err)
+	}
+	if c.Leaves, err = numbers(o.leaves); err != nil {
+		return c, fmt.Errorf("-leaves: %w", err)
+	}
+	if o.engine == "" {
+		return c, nil
+	}
+	in, err := open(o.engine)
+	if err != nil {
+		return c, err
+	}
+	defer in.Close()
+	c.Engine = simulate.Llama8BOnH100()
+	d := json.NewDecoder(in)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c.Engine); err != nil {
+		return c, fmt.Errorf("%s: %w", o.engine, err)
+	}
+	return c, nil
 }
 
 // scenario finds a generated or recorded scenario, or reads a trace.

@@ -46,6 +46,14 @@ func TestJSONLines(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random"}, &out, io.Discard))
 	require.Contains(t, out.String(), "goodput/s")
+	engine := filepath.Join(dir, "engine.json")
+	require.NoError(t, os.WriteFile(engine, []byte(`{"KVTokens": 64, "HostTokens": 1000}`), 0o600))
+	out.Reset()
+	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random", "-workers", "1", "-engine", engine, "-noise", "0",
+		"-joins", "0.5", "-leaves", "0.6", "-autoscale", "3", "-json"}, &out, io.Discard))
+	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
+	require.Zero(t, got["hit_rate"], "the second request goes to the worker that joined")
+	require.Greater(t, got["router_us"], 0.0)
 	log := filepath.Join(dir, "server.log")
 	require.NoError(t, os.WriteFile(log, []byte("INFO 09-14 10:00:02 Received request a: max_tokens=4, prompt_token_ids: [1, 2, 3]\n"), 0o600))
 	out.Reset()
@@ -55,7 +63,8 @@ func TestJSONLines(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	for _, args := range [][]string{{"-scenario", "none"}, {"-policies", "none", "-scenario", "burst"}, {"-seeds", "x"}, {"-loads", "-1"}, {"word"},
-		{"-trace", "/does/not/exist"}, {"-config", "/does/not/exist"}, {"-traces", "/does/not/exist", "-scenario", "synthetic"}, {"-bad"}} {
+		{"-trace", "/does/not/exist"}, {"-config", "/does/not/exist"}, {"-traces", "/does/not/exist", "-scenario", "synthetic"}, {"-bad"},
+		{"-joins", "x"}, {"-leaves", "-1"}, {"-autoscale", "2"}, {"-engine", "/does/not/exist"}, {"-engine", "main_test.go"}, {"-ttft", "-1"}, {"-noise", "2"}} {
 		require.Error(t, run(args, io.Discard, io.Discard), args)
 	}
 }

@@ -34,6 +34,7 @@ type line struct {
 	TTFT95       float64 `json:"ttft_p95_ms"`
 	JoinSeconds  float64 `json:"join_s"`
 	Routers      int     `json:"routers"`
+	RouterTime   float64 `json:"router_us"` // wall clock of a decision
 }
 
 // play runs the simulations, some at a time, and returns results in the order of
@@ -78,7 +79,7 @@ func one(j *job) (line, error) {
 	round := func(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 	return line{j.scenario, j.config.Policy, j.config.Seed, j.load, round(r.Goodput), ms(r.TTFT50), ms(r.TTFT99), round(r.HitRate),
 		round(r.LoadMaxOverMean), r.PrefillTokens, r.UniqueTokens, round(float64(r.Good) / float64(r.Requests)), ms(r.TTFT95),
-		round(r.JoinSeconds), max(1, j.config.Routers)}, nil
+		round(r.JoinSeconds), max(1, j.config.Routers), math.Round(float64(r.RouterTime.Nanoseconds())/100) / 10}, nil
 }
 
 const barWidth = 40
@@ -101,10 +102,10 @@ func printJSON(w io.Writer, lines []line) error {
 
 func printTable(w io.Writer, lines []line) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "scenario\tload\tpolicy\tseed\tgoodput/s\tgood\tTTFT p50\tp95\tp99 ms\thit rate\tmax/mean\tprefill tokens\t")
+	fmt.Fprintln(t, "scenario\tload\tpolicy\tseed\tgoodput/s\tgood\tTTFT p50\tp95\tp99 ms\thit rate\tmax/mean\tprefill tokens\trouter µs\t")
 	for _, l := range lines {
-		fmt.Fprintf(t, "%s\t%g\t%s\t%d\t%.2f\t%.3f\t%.0f\t%.0f\t%.0f\t%.3f\t%.2f\t%d\t\n", l.Scenario, l.Load, l.Policy, l.Seed,
-			l.Goodput, l.GoodShare, l.TTFT50, l.TTFT95, l.TTFT99, l.HitRate, l.MaxOverMean, l.PrefillTokens)
+		fmt.Fprintf(t, "%s\t%g\t%s\t%d\t%.2f\t%.3f\t%.0f\t%.0f\t%.0f\t%.3f\t%.2f\t%d\t%.1f\t\n", l.Scenario, l.Load, l.Policy, l.Seed,
+			l.Goodput, l.GoodShare, l.TTFT50, l.TTFT95, l.TTFT99, l.HitRate, l.MaxOverMean, l.PrefillTokens, l.RouterTime)
 	}
 	return t.Flush()
 }

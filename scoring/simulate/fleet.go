@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -19,6 +20,8 @@ type Config struct {
 	// one goes, after what it has is finished.
 	Workers       int
 	Joins, Leaves []float64
+	// Autoscale lets the fleet follow the load; the zero value keeps it.
+	Autoscale Autoscale
 	// Routers is the number of router replicas, which share nothing; 0 means 1.
 	Routers int
 	// Engine is the model of a worker; zero means [Llama8BOnH100].
@@ -41,8 +44,24 @@ type Config struct {
 	Tuning scoring.KVAtlasOptions
 	// NoSpeculation switches speculative entries of kvatlas off.
 	NoSpeculation bool
+	// MeasureRouter fills Result.RouterTime, the only figure that depends on the
+	// machine.
+	MeasureRouter bool
 	// Progress, if not nil, is called now and then with the requests sent.
 	Progress func(sent, total int)
+}
+
+// Autoscale adds and drains workers by the requests that are in them.
+type Autoscale struct {
+	// Max is the number of workers at most, Config.Workers at least; 0 switches
+	// it off. All that ever join count to the limit of 64.
+	Max int
+	// Requests a worker, on average, above which one more is started, and below
+	// half of which the oldest is drained; 0 means 32.
+	Requests float64
+	// Every is how often that is looked at, Delay how long a worker takes to
+	// start, in seconds; 0 means 5 and 20.
+	Every, Delay float64
 }
 
 func (c *Config) validate() error {
@@ -68,6 +87,12 @@ func (c *Config) validate() error {
 	def(&c.TTFT, 3)
 	def(&c.TPOT, 0.2)
 	c.Noise = max(0, c.Noise)
+	def(&c.Autoscale.Requests, 32)
+	def(&c.Autoscale.Every, 5)
+	def(&c.Autoscale.Delay, 20)
+	if a := c.Autoscale; a.Max != 0 && (a.Max < c.Workers || a.Max > maxWorkers) || !(a.Requests > 0 && a.Every > 0 && a.Delay > 0) {
+		return fmt.Errorf("simulate: Autoscale is %+v; Max from the %d workers to %d, and positive figures are needed", a, c.Workers, maxWorkers)
+	}
 	if c.Workers < 1 || c.Workers+len(c.Joins) > maxWorkers {
 		return fmt.Errorf("simulate: %d workers and %d joins; 1 to %d workers in all are possible", c.Workers, len(c.Joins), maxWorkers)
 	}
@@ -139,6 +164,7 @@ const (
 	evScrape
 	evJoin
 	evLeave
+	evScale
 )
 
 type event struct {
@@ -196,21 +222,24 @@ func (e *events) pop() event {
 
 // fleet is a running simulation.
 type fleet struct {
-	c       *Config
-	trace   *Trace
-	keys    int // block keys are below
-	rng     *rand.Rand
-	now     float64
-	queue   events
-	made    int
-	workers []*worker
-	routers []*router
-	index   index
-	changes []cacheEvent // of the step that is being applied
-	open    int          // requests not finished
-	sent    int
-	end     float64 // of arrivals
-	result  *tally
+	c        *Config
+	trace    *Trace
+	keys     int // block keys are below
+	rng      *rand.Rand
+	now      float64
+	queue    events
+	made     int
+	workers  []*worker
+	routers  []*router
+	index    index
+	changes  []cacheEvent // of the step that is being applied
+	open     int          // requests not finished
+	starting int          // workers that the autoscaler has asked for
+	sent     int
+	peak     int           // workers at a time, at most
+	deciding time.Duration // wall clock
+	end      float64       // of arrivals
+	result   *tally
 }
 
 // Run plays a trace through a fleet.
@@ -258,6 +287,9 @@ func newFleet(c *Config, trace *Trace) (*fleet, error) {
 	}
 	for _, at := range c.Leaves {
 		f.push(event{at: at, kind: evLeave})
+	}
+	if c.Autoscale.Max > 0 {
+		f.push(event{at: c.Autoscale.Every, kind: evScale})
 	}
 	return f, nil
 }
@@ -358,7 +390,11 @@ func (f *fleet) handle(e *event) error {
 			r.scrape()
 		}
 		f.push(event{at: f.now + f.c.ScrapeInterval, kind: evScrape})
+	case evScale:
+		f.scale()
+		f.push(event{at: f.now + f.c.Autoscale.Every, kind: evScale})
 	case evJoin:
+		f.starting = max(0, f.starting-1)
 		w := f.join()
 		for _, r := range f.routers {
 			r.add(w)
@@ -374,7 +410,33 @@ func (f *fleet) join() *worker {
 	w := &worker{id: id, name: fmt.Sprintf("worker-%02d", id), e: &f.c.Engine, speed: f.jitter(), alive: true, joined: f.now, changed: f.now}
 	w.cache = newCache(w.e, f.trace.BlockSize, f.keys, &f.changes)
 	f.workers = append(f.workers, w)
+	alive := 0
+	for _, w := range f.workers {
+		if w.alive {
+			alive++
+		}
+	}
+	f.peak = max(f.peak, alive)
 	return w
+}
+
+// scale asks for a worker or drains one.
+func (f *fleet) scale() {
+	alive, requests := 0, 0
+	for _, w := range f.workers {
+		if w.alive {
+			alive++
+			requests += len(w.running) + len(w.waiting)
+		}
+	}
+	a, mean := &f.c.Autoscale, float64(requests)/float64(alive)
+	switch {
+	case mean > a.Requests && alive+f.starting < a.Max && len(f.workers)+f.starting < maxWorkers:
+		f.starting++
+		f.push(event{at: f.now + a.Delay, kind: evJoin})
+	case mean < a.Requests/2 && alive > f.c.Workers && f.starting == 0:
+		f.leave()
+	}
 }
 
 // leave drains the oldest worker: routers forget it, it finishes what it has.
@@ -403,9 +465,16 @@ func (f *fleet) leave() {
 func (f *fleet) arrive(i int) error {
 	a := &f.trace.Arrivals[i]
 	r := f.routers[i%len(f.routers)]
+	var started time.Time
+	if f.c.MeasureRouter {
+		started = time.Now()
+	}
 	w, fl, err := r.route(a)
 	if err != nil {
 		return err
+	}
+	if f.c.MeasureRouter {
+		f.deciding += time.Since(started)
 	}
 	f.open++
 	f.result.sent(w, a, f.now)

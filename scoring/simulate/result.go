@@ -3,6 +3,7 @@ package simulate
 import (
 	"math"
 	"slices"
+	"time"
 )
 
 // Result is what a simulation came to.
@@ -26,6 +27,13 @@ type Result struct {
 	// of the mean share of requests, over the last 10 s; -1 if it never did, 0
 	// if none joined.
 	JoinSeconds float64
+	// Workers is the largest number of workers at a time, and WorkerSeconds the
+	// sum of the times that they were there, to compare autoscaled fleets.
+	Workers       int
+	WorkerSeconds float64
+	// RouterTime is the wall-clock time of a decision on average: matching,
+	// scoring and picking; 0 unless Config.MeasureRouter.
+	RouterTime time.Duration
 }
 
 // tally collects a result.
@@ -123,9 +131,14 @@ func (r *tally) finish(f *fleet, end float64) *Result {
 		w.account(f.now)
 		load := w.requests / (until - w.joined)
 		highest, sum, n = max(highest, load), sum+load, n+1
+		out.WorkerSeconds += until - w.joined
 	}
 	if sum > 0 {
 		out.LoadMaxOverMean = highest / (sum / float64(n))
+	}
+	out.Workers = f.peak
+	if f.sent > 0 {
+		out.RouterTime = f.deciding / time.Duration(f.sent)
 	}
 	if len(r.c.Joins) > 0 {
 		out.JoinSeconds = r.joinReach

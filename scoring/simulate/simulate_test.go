@@ -140,10 +140,35 @@ func TestIndexFollowsCaches(t *testing.T) {
 	require.Zero(t, f.routers[0].loads.Stats().Requests)
 }
 
+func TestAutoscale(t *testing.T) {
+	trace := cut(zipf(1), 90)
+	quiet := *trace // then nothing but a request every ten seconds
+	for i := range 30 {
+		a := trace.Arrivals[0]
+		a.At = 90 + 10*float64(i)
+		quiet.Arrivals = append(slices.Clone(quiet.Arrivals), a)
+	}
+	c := Config{Policy: "kvatlas", Seed: 1, Workers: 4, Autoscale: Autoscale{Max: 9, Requests: 20}, MeasureRouter: true}
+	r, err := Run(c, &quiet)
+	require.NoError(t, err)
+	require.Zero(t, r.Unfinished)
+	require.Greater(t, r.Workers, 6, "half of the fleet of eight cannot do it")
+	require.LessOrEqual(t, r.Workers, 9)
+	require.Less(t, r.WorkerSeconds, 300*7., "and it shrinks again")
+	require.Greater(t, r.WorkerSeconds, 380*4.)
+	require.Positive(t, r.RouterTime)
+	fixed, err := Run(Config{Policy: "kvatlas", Seed: 1, Workers: 4}, &quiet)
+	require.NoError(t, err)
+	require.Less(t, fixed.Good, r.Good)
+	require.Equal(t, 4, fixed.Workers)
+	require.Zero(t, fixed.RouterTime)
+}
+
 func TestRefusals(t *testing.T) {
 	good := small(1)
 	for _, c := range []Config{{Policy: "none"}, {Policy: "random", Workers: 65}, {Policy: "random", Workers: -1}, {Policy: "random", Routers: -1},
-		{Policy: "random", Load: -1}, {Policy: "random", Load: math.NaN()}, {Policy: "random", Noise: 1}, {Policy: "random", Noise: math.NaN()}, {Policy: "random", Engine: Engine{Flops: 1}}} {
+		{Policy: "random", Load: -1}, {Policy: "random", Autoscale: Autoscale{Max: 7}}, {Policy: "random", Autoscale: Autoscale{Max: 65}},
+		{Policy: "random", Autoscale: Autoscale{Max: 9, Delay: -1}}, {Policy: "random", Load: math.NaN()}, {Policy: "random", Noise: 1}, {Policy: "random", Noise: math.NaN()}, {Policy: "random", Engine: Engine{Flops: 1}}} {
 		_, err := Run(c, good)
 		require.ErrorContains(t, err, "simulate: ", "%+v", c)
 	}
