@@ -221,6 +221,10 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 			continue
 		}
 		h := p.holder(e)
+		if h.Medium == radix.GPU && e.Short() {
+			w.stats.Malformed++ // hashes or tokens are wrong, nothing tells which
+			continue
+		}
 		behind = behind || h.Medium != radix.GPU
 		var err error
 		switch e.Kind {

@@ -244,6 +244,39 @@ func TestOddExtraKey(t *testing.T) {
 	require.Zero(t, usable(t, a, blockhash.Prompt{Tokens: tokens(9)})["a"])
 }
 
+// TestTokensOfBlocks: an event's hashes count with as many tokens as its blocks have, with
+// more (masked groups), and without any; with fewer it contradicts itself and is left
+// out, alone.
+func TestTokensOfBlocks(t *testing.T) {
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	keys := keysOf(t, worker(""), p)
+	for what, c := range map[string]struct {
+		first   kvevents.Event
+		usable  int
+		unknown uint64
+	}{
+		"as many":          {stored(keys[:2], p.Tokens[:8]), 16, 0},
+		"more":             {stored(keys[:2], p.Tokens[:12]), 16, 0},
+		"none":             {stored(keys[:2], nil), 16, 0},
+		"opaque":           {kvevents.Event{Kind: kvevents.BlockStored, Hashes: keys[:2], BlockSize: unit, TokenForm: kvevents.TokensOpaque}, 16, 0},
+		"fewer":            {stored(keys[:2], p.Tokens[:7]), 0, 1},
+		"one":              {stored(keys[:2], p.Tokens[:1]), 0, 1},
+		"half":             {stored(keys[:2], p.Tokens[:4]), 0, 1},
+		"fewer, elsewhere": {kvevents.Event{Kind: kvevents.BlockStored, Hashes: keys[:2], Tokens: p.Tokens[:7], BlockSize: unit, Medium: []byte("CPU")}, 0, 0},
+		"huge blocks":      {kvevents.Event{Kind: kvevents.BlockStored, Hashes: keys[:2], Tokens: p.Tokens[:8], BlockSize: math.MaxInt32}, 0, 1},
+	} {
+		a := newAtlas(t, worker("w"))
+		rest := stored(keys[2:4], p.Tokens[8:16])
+		rest.HasParent, rest.Parent = true, keys[1]
+		require.NoError(t, a.ApplyBatch("w", &kvevents.Batch{Events: []kvevents.Event{c.first, rest}}))
+		require.Equal(t, c.usable, usable(t, a, p)["w"], what)
+		stats, x, err := a.Stats("w")
+		require.NoError(t, err)
+		require.Equal(t, c.unknown, stats.Malformed, what)
+		require.Equal(t, 4-2*c.unknown, x.Stored, what)
+	}
+}
+
 // TestEmptyOrphans: events without hashes cost nothing that stays.
 func TestEmptyOrphans(t *testing.T) {
 	x, err := radix.New(radix.Options{})

@@ -127,3 +127,15 @@ type Event struct {
 	// relay sends these in place of tokens (package dynamo); else nil.
 	TokenHashes []uint64
 }
+
+// Short reports whether the event has token ids, but fewer than its blocks need. Of
+// blocks on the device no engine sends that: the event contradicts itself, and nothing
+// tells which half is wrong. More tokens than blocks are normal (masked groups), and so
+// are none at all (offload tiers): then the hashes are good.
+func (ev *Event) Short() bool {
+	n := len(ev.Tokens)
+	if ev.TokenForm == TokensPairs {
+		n /= 2
+	}
+	return ev.Kind == BlockStored && n > 0 && int64(n) < int64(len(ev.Hashes))*int64(ev.BlockSize)
+}
