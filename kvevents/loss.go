@@ -97,7 +97,8 @@ const (
 	// Status.Confidence falls from 1 to 0, and then forgets them.
 	DecayOnLoss
 	// KeepOnLoss keeps them until the engine clears its cache, restarts, or is
-	// resynchronized, or until the caller proves them wrong (Stream.Disprove).
+	// resynchronized, or until the caller proves them wrong (Stream.Disprove,
+	// Subscriber.Disprove).
 	KeepOnLoss
 )
 

@@ -12,16 +12,24 @@ import (
 )
 
 // TestLossPolicies measures what each policy costs: predicted against reported
-// hits of an engine without replay endpoint that loses one batch in fifty.
+// hits of an engine without replay endpoint that loses one batch in fifty. "Until
+// proven" keeps what is known until a request is reported fewer tokens than predicted.
 func TestLossPolicies(t *testing.T) {
 	type result struct{ exact, over, under, overTokens, underTokens int }
-	results := map[kvevents.LossPolicy]result{}
+	results := map[string]result{}
 	const requests = 600
-	for _, policy := range []kvevents.LossPolicy{kvevents.ClearOnLoss, kvevents.DecayOnLoss, kvevents.KeepOnLoss} {
+	for _, policy := range []struct {
+		name   string
+		onLoss kvevents.LossPolicy
+		prove  bool
+	}{
+		{"clear", kvevents.ClearOnLoss, false}, {"decay", kvevents.DecayOnLoss, false},
+		{"keep", kvevents.KeepOnLoss, false}, {"keep until proven", kvevents.KeepOnLoss, true},
+	} {
 		rng := rand.New(rand.NewPCG(11, 11))
 		e := engineOf(t, kveventstest.Options{Blocks: 400})
 		f := &fleet{}
-		s := subscribe(t, f, kvevents.SubscriberOptions{Stream: kvevents.StreamOptions{OnLoss: policy, Decay: 100 * time.Millisecond}})
+		s := subscribe(t, f, kvevents.SubscriberOptions{Stream: kvevents.StreamOptions{OnLoss: policy.onLoss, Decay: 100 * time.Millisecond}})
 		require.NoError(t, s.Add(targetOf("a", e)))
 		require.NoError(t, e.WaitSubscribed(ctxOf(t), 1))
 		var r result
@@ -49,6 +57,11 @@ func TestLossPolicies(t *testing.T) {
 			case predicted > reported:
 				r.over++
 				r.overTokens += predicted - reported
+				if policy.prove {
+					require.True(t, s.Disprove(kvevents.Source{Worker: "a"}))
+					require.False(t, s.Disprove(kvevents.Source{Worker: "a", Rank: 1}))
+					require.False(t, s.Disprove(kvevents.Source{Worker: "b"}))
+				}
 			case predicted < reported:
 				r.under++
 				r.underTokens += reported - predicted
@@ -62,11 +75,12 @@ func TestLossPolicies(t *testing.T) {
 				}
 			}
 		}
-		results[policy] = r
-		t.Logf("%-5v exact %.1f%%, too high %.1f%% (%d tokens), too low %.1f%% (%d tokens), %d losses",
-			[]string{"clear", "decay", "keep"}[policy], 100*float64(r.exact)/requests, 100*float64(r.over)/requests, r.overTokens,
+		results[policy.name] = r
+		t.Logf("%-17s exact %.1f%%, too high %.1f%% (%d tokens), too low %.1f%% (%d tokens), %d losses",
+			policy.name, 100*float64(r.exact)/requests, 100*float64(r.over)/requests, r.overTokens,
 			100*float64(r.under)/requests, r.underTokens, statusOf(s, "a", 0).Stats.Losses)
 	}
-	clear, keep := results[kvevents.ClearOnLoss], results[kvevents.KeepOnLoss]
+	clear, keep, proven := results["clear"], results["keep"], results["keep until proven"]
 	require.Less(t, clear.overTokens, keep.overTokens, fmt.Sprint(results))
+	require.Less(t, proven.over, keep.over, fmt.Sprint(results))
 }

@@ -323,6 +323,22 @@ func (s *Subscriber) Restarted(name string, at time.Time) bool {
 	return ok
 }
 
+// Disprove tells that a rank's engine turned out to hold less than was predicted, as a
+// request shows that was reported fewer cached tokens; see Stream.Disprove. It changes
+// nothing where the stream is exact: then blocks were evicted while the request waited.
+// It reports whether the source is there.
+func (s *Subscriber) Disprove(src Source) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w, ok := s.workers[src.Worker]
+	if !ok || src.Rank < 0 || int(src.Rank) >= len(w.sources) {
+		return false
+	}
+	of := w.sources[src.Rank]
+	of.do(func(now time.Time) { of.stream.Disprove(now) })
+	return true
+}
+
 // Close removes every worker. It may be called again; the error is always nil.
 func (s *Subscriber) Close() error {
 	s.mu.Lock()
