@@ -123,13 +123,24 @@ func BenchmarkVisible(b *testing.B) {
 	b.ReportMetric(float64(n)/time.Since(start).Seconds(), "events/s")
 }
 
-// BenchmarkWireToIndex is the way of 64-block events from the socket into the index;
-// the publisher shares the machine.
+// BenchmarkWireToIndex is the way of 64-block events from the socket into the index, of
+// stores alone (128,000 blocks, then a clear) and of stores and removals in turn; the
+// publisher shares the machine.
 func BenchmarkWireToIndex(b *testing.B) {
 	w := kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: 16, Seed: blockhash.SeedText("0")}
+	churn := blocksOf(b, w, 2000, 64)
+	var stores [][]byte
+	for i := 0; i < len(churn); i += 2 {
+		stores = append(stores, churn[i])
+	}
+	stores = append(stores, payload(b, w.Release, kvevents.Event{Kind: kvevents.AllBlocksCleared}))
+	b.Run("stores", func(b *testing.B) { wireToIndex(b, w, stores) })
+	b.Run("churn", func(b *testing.B) { wireToIndex(b, w, churn[:400]) })
+}
+
+func wireToIndex(b *testing.B, w kvatlas.Worker, messages [][]byte) {
 	h := &arrivals{}
-	pub, _ := followed(b, w, func(next kvevents.Handler) kvevents.Handler { h.Handler = next; return h })
-	messages := blocksOf(b, w, 200, 64)
+	pub, a := followed(b, w, func(next kvevents.Handler) kvevents.Handler { h.Handler = next; return h })
 	n := 0
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -144,6 +155,10 @@ func BenchmarkWireToIndex(b *testing.B) {
 		time.Sleep(20 * time.Microsecond)
 	}
 	runtime.ReadMemStats(&after)
+	stats, _, err := a.Stats(w.Name)
+	require.NoError(b, err)
+	require.EqualValues(b, n, stats.Batches)
+	require.Empty(b, stats.Contradiction)
 	b.ReportMetric(64*float64(n)/b.Elapsed().Seconds(), "blocks/s")
 	b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(n), "allocs/event")
 }
