@@ -24,8 +24,15 @@ type matcher struct {
 	nodes  []node
 	edges  []edge
 	first  [256]uint32 // node after the first byte, 0 for none
-	single int         // the only first byte, or -1
+	firsts []byte      // the first bytes when there are few, else nil
 }
+
+// fewFirsts is the number of first bytes up to which each is looked for by
+// itself, in windows of searchWindow bytes.
+const (
+	fewFirsts    = 4
+	searchWindow = 512
+)
 
 type node struct {
 	token      int32 // index in tokens, -1 when none ends here
@@ -40,7 +47,7 @@ type edge struct {
 // newMatcher builds a trie over the tokens by the given spellings, which are
 // not empty and all different.
 func newMatcher(tokens []addedToken, spelling []string) matcher {
-	m := matcher{tokens: tokens, single: -1}
+	m := matcher{tokens: tokens}
 	if len(tokens) == 0 {
 		return m
 	}
@@ -54,8 +61,10 @@ func newMatcher(tokens []addedToken, spelling []string) matcher {
 	for _, e := range m.edges[root.edge : root.edge+root.more] {
 		m.first[e.label] = e.node
 	}
-	if root.more == 1 {
-		m.single = int(m.edges[root.edge].label)
+	if root.more <= fewFirsts {
+		for _, e := range m.edges[root.edge : root.edge+root.more] {
+			m.firsts = append(m.firsts, e.label)
+		}
 	}
 	return m
 }
@@ -97,23 +106,40 @@ func (m *matcher) empty() bool { return len(m.tokens) == 0 }
 // next returns the first token at or after i, the longest of those that
 // begin there, and whether there is one.
 func (m *matcher) next(s string, i int) (start, end, token int, ok bool) {
-	for i < len(s) {
-		if m.single >= 0 {
-			n := strings.IndexByte(s[i:], byte(m.single))
-			if n < 0 {
-				break
-			}
-			i += n
-		} else if m.first[s[i]] == 0 {
-			i++
-			continue
-		}
+	for i = m.candidate(s, i); i < len(s); i = m.candidate(s, i+1) {
 		if end, token := m.longest(s, i); token >= 0 {
 			return i, end, token, true
 		}
-		i++
 	}
 	return len(s), len(s), -1, false
+}
+
+// candidate returns the first place at or after i where a token may begin,
+// len(s) if there is none.
+func (m *matcher) candidate(s string, i int) int {
+	if m.firsts == nil {
+		for i < len(s) && m.first[s[i]] == 0 {
+			i++
+		}
+		return i
+	}
+	for i < len(s) {
+		end := min(len(s), i+searchWindow)
+		if len(m.firsts) == 1 {
+			end = len(s)
+		}
+		found := end
+		for _, b := range m.firsts {
+			if n := strings.IndexByte(s[i:found], b); n >= 0 {
+				found = i + n
+			}
+		}
+		if found < end {
+			return found
+		}
+		i = end
+	}
+	return i
 }
 
 func (m *matcher) longest(s string, i int) (end, token int) {

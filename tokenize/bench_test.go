@@ -1,41 +1,17 @@
 package tokenize
 
 import (
-	"go/build"
-	"go/parser"
-	"go/token"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/kvatlas/kvatlas/internal/corpus"
 	"github.com/stretchr/testify/require"
 )
 
-// benchText is English and source code in halves: the comments of Go's own
-// net/http, then its code.
 func benchText(t testing.TB, size int) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "net", "http", "*.go"))
+	text, err := corpus.Text(size)
 	require.NoError(t, err)
-	var prose, code strings.Builder
-	set := token.NewFileSet()
-	for _, name := range files {
-		src, err := os.ReadFile(name)
-		require.NoError(t, err)
-		f, err := parser.ParseFile(set, name, src, parser.ParseComments)
-		require.NoError(t, err)
-		for _, c := range f.Comments {
-			prose.WriteString(c.Text() + "\n")
-		}
-		if !strings.HasSuffix(name, "_bundle.go") {
-			code.Write(src)
-		}
-	}
-	for prose.Len() < size/2 {
-		prose.WriteString(prose.String())
-	}
-	return prose.String()[:size/2] + code.String()[:size/2]
+	return text
 }
 
 var sinkIDs []uint32

@@ -110,6 +110,7 @@ func TestStream(t *testing.T) {
 
 // TestStreamReachesFar: what stands far from a cut decides nothing there.
 func TestStreamReachesFar(t *testing.T) {
+	oneGoroutine(t)
 	var texts []string
 	for _, unit := range []string{"a", " ", "\n", "a \n", "。", "字", "字。", "1", "12 ", "!", "-=\n", "é", "e\u0301", "\u0301", "'s ", "\t\t", " \u00a0x", "▁", "▁ ", "<|", "\xff ", "か\u3099、"} {
 		texts = append(texts, strings.Repeat(unit, 300), "<|im_end|>"+strings.Repeat(unit, 77)+" x\n"+strings.Repeat(unit, 5))
@@ -211,6 +212,7 @@ func TestAppendIDsFrom(t *testing.T) {
 // TestCharactersAtCuts: what cuts rely on holds for each character in each
 // normal form.
 func TestCharactersAtCuts(t *testing.T) {
+	oneGoroutine(t)
 	u := unidata.Load()
 	normal := func(f unidata.Form, s string) []rune { return []rune(string(u.AppendNormal(nil, f, s, new([]rune)))) }
 	for _, f := range []unidata.Form{unidata.NFC, unidata.NFD, unidata.NFKC, unidata.NFKD} {

@@ -21,11 +21,15 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/kvatlas/kvatlas/benchmarks/internal/cputime"
+	"github.com/kvatlas/kvatlas/internal/corpus"
 	"github.com/kvatlas/kvatlas/tokenize"
+	"github.com/kvatlas/kvatlas/tokenize/chat"
 )
 
 // result is one line of output. Times are CPU time of one thread where the
@@ -40,15 +44,17 @@ type result struct {
 	MBs    float64 `json:"mb_per_s,omitempty"`
 	Allocs float64 `json:"allocs"`
 	Ratio  float64 `json:"ratio,omitempty"`
+	Floor  float64 `json:"floor,omitempty"`
 	Heap   float64 `json:"heap_mb,omitempty"`
 	Note   string  `json:"note,omitempty"`
 }
 
 var (
-	folder = flag.String("tokenizers", "../testdata/tokenize/tokenizers", "folder with NAME.json or NAME.json.gz")
-	python = flag.String("python", "", "a Python with tokenizers, tiktoken or litellm installed")
-	only   = flag.String("run", "", "comma-separated vocabularies")
-	rounds = flag.Int("rounds", 15, "timings of each kind; the best counts")
+	folder         = flag.String("tokenizers", "../testdata/tokenize/tokenizers", "folder with NAME.json or NAME.json.gz")
+	templateFolder = flag.String("templates", "../tokenize/chat/testdata/templates", "folder with chat templates")
+	python         = flag.String("python", "", "a Python with tokenizers, tiktoken or litellm installed")
+	only           = flag.String("run", "", "comma-separated vocabularies")
+	rounds         = flag.Int("rounds", 15, "timings of each kind; the best counts")
 )
 
 func main() {
@@ -56,11 +62,14 @@ func main() {
 	runtime.LockOSThread()
 	names, err := vocabularies()
 	check(err)
-	text := corpus(460_000)
+	text, err := corpus.Text(460_000)
+	check(err)
+	if *only != "" {
+		wanted := strings.Split(*only, ",")
+		names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(wanted, name) })
+	}
 	for _, name := range names {
-		if *only == "" || slices.Contains(strings.Split(*only, ","), name) {
-			measure(name, text)
-		}
+		measure(name, text)
 	}
 	if *python != "" {
 		check(peers(names, text))
@@ -131,68 +140,155 @@ func measure(name, text string) {
 }
 
 // nextTurn encodes a chat whose turns are known but for the last one of
-// about 300 tokens, through the cache of segments.
+// about 300 tokens, through the cache of segments; and where there is a
+// template, renders it first.
 func nextTurn(name string, tok *tokenize.Tokenizer, text string) {
-	mark := map[string]string{"qwen3": "<|im_end|>\n<|im_start|>", "tiny": "<|im_end|>", "llama3.1": "<|eot_id|>", "gpt-oss": "<|end|>", "gpt-4o": "<|endoftext|>",
-		"deepseek-v3": "<｜end▁of▁sentence｜>", "gemma3": "<end_of_turn>", "llama2": "</s>", "mistral-v3": "</s>", "mistral-v3-first": "</s>", "anthropic": "<EOT>"}[name]
-	if mark == "" {
+	mark, ok := marks[name]
+	if !ok {
 		return
 	}
-	var chat strings.Builder
-	for i := 0; i+2000 < len(text); i += 2000 {
-		chat.WriteString(strings.ToValidUTF8(text[i:i+2000], "") + mark)
+	const size = 2000
+	var known strings.Builder
+	var turns []string
+	for i := 0; i+size < len(text); i += size {
+		turns = append(turns, strings.ToValidUTF8(text[i:i+size], ""))
+		known.WriteString(turns[len(turns)-1] + mark)
 	}
+	last := func(i int) string { return fmt.Sprint("turn ", i, " ") + text[:1400] }
+	measureTurns("next-turn/"+name, tok, func(dst []byte, i int) []byte {
+		return append(append(append(dst, known.String()...), last(i)...), mark...)
+	}, false)
+
+	if file, ok := templates[name]; ok {
+		source, err := os.ReadFile(filepath.Join(*templateFolder, file))
+		check(err)
+		t, err := chat.Parse(string(source), chat.Options{SpecialTokens: map[string]string{"bos_token": "<s>", "eos_token": "</s>"}})
+		check(err)
+		in := &chat.Input{AddGenerationPrompt: true, Messages: &chat.List{}}
+		for i, turn := range append(turns[:len(turns)/2*2], "") {
+			m := &chat.Dict{}
+			m.Set("role", []string{"user", "assistant"}[i%2])
+			m.Set("content", turn)
+			in.Messages.Items = append(in.Messages.Items, m)
+		}
+		measureTurns("chat-turn/"+name, tok, func(dst []byte, i int) []byte {
+			in.Messages.Items[len(in.Messages.Items)-1].(*chat.Dict).Set("content", last(i))
+			dst, err := t.AppendRender(dst, in)
+			check(err)
+			return dst
+		}, true)
+	}
+}
+
+// marks are special tokens that end a turn, templates the files of chat
+// templates.
+var (
+	marks = map[string]string{"qwen3": "<|im_end|>\n<|im_start|>", "tiny": "<|im_end|>", "llama3.1": "<|eot_id|>", "gpt-oss": "<|end|>", "gpt-4o": "<|endoftext|>",
+		"deepseek-v3": "<｜end▁of▁sentence｜>", "gemma3": "<end_of_turn>", "llama2": "</s>", "mistral-v3": "</s>", "mistral-v3-first": "</s>", "anthropic": "<EOT>"}
+	templates = map[string]string{"qwen3": "Qwen-Qwen3-0.6B.jinja", "deepseek-v3": "deepseek-ai-DeepSeek-V3.jinja",
+		"mistral-v3": "mistralai-Mistral-7B-Instruct-v0.3.jinja"}
+)
+
+// measureTurns times tokens of the chat with its i-th last turn through a
+// cache that knows the others; with rendering, that of the text too.
+func measureTurns(bench string, tok *tokenize.Tokenizer, text func(dst []byte, i int) []byte, rendering bool) {
 	cache, err := tok.NewCache(tokenize.CacheOptions{})
 	check(err)
-	dst, err := cache.AppendIDs(nil, chat.String(), tokenize.EncodeOptions{}, "")
+	prompt := text(nil, -1)
+	dst, err := cache.AppendIDs(nil, string(prompt), tokenize.EncodeOptions{}, "")
 	check(err)
 	var times, wall []time.Duration
 	for i := range *rounds {
-		turn := chat.String() + fmt.Sprint("turn ", i, " ") + text[:1400] + mark
+		if !rendering {
+			prompt = text(prompt[:0], i)
+		}
 		start := time.Now()
-		times = append(times, cpu(func() { dst, err = cache.AppendIDs(dst[:0], turn, tokenize.EncodeOptions{}, "") }))
+		times = append(times, cpu(func() {
+			if rendering {
+				prompt = text(prompt[:0], i)
+			}
+			dst, err = cache.AppendIDs(dst[:0], unsafe.String(unsafe.SliceData(prompt), len(prompt)), tokenize.EncodeOptions{}, "")
+		}))
 		wall = append(wall, time.Since(start))
 		check(err)
 	}
-	if whole := encode(tok, nil, chat.String()+fmt.Sprint("turn ", *rounds-1, " ")+text[:1400]+mark); !slices.Equal(whole, dst) {
-		check(fmt.Errorf("%s: the cache gives other ids", name))
+	if whole := encode(tok, nil, string(prompt)); !slices.Equal(whole, dst) {
+		check(fmt.Errorf("%s: the cache gives other ids", bench))
 	}
-	r := result{Bench: "next-turn/" + name, Tokens: len(dst), MS: ms(slices.Min(times)), Wall: ms(slices.Min(wall)), Note: "all but about 300 tokens known to the cache"}
+	r := result{Bench: bench, Tokens: len(dst), Bytes: len(prompt), MS: ms(slices.Min(times)), Wall: ms(slices.Min(wall)), Note: "all but about 300 tokens known to the cache"}
+	if rendering {
+		r.Note = "rendered by the chat template, " + r.Note
+	}
 	r.Per = r.MS / float64(r.Tokens) * 1e5
 	print(r)
 }
 
-// twoCores compares the work done by one goroutine and by two in the same
-// time, on prompts of mixed lengths. The ratio is of CPU time per prompt,
-// times two: what is lost to locks and shared memory, whatever else runs.
+// twoCores compares the work done by one goroutine and by two, on prompts of
+// mixed lengths, in rounds that alternate with a loop that shares nothing and
+// fits into registers: what that loses is the machine's. A ratio is of the
+// time by the clock, times two; its note has the same by CPU time, which
+// shows what is lost to locks and shared memory whatever else runs.
 func twoCores(name string, tok *tokenize.Tokenizer, text string) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		return
 	}
-	work := func() time.Duration {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+	mixed := func() func() {
 		dst := make([]uint32, 0, len(text))
-		return cpu(func() {
+		return func() {
 			for i := range 400 {
 				at := i * 997 % (len(text) / 2)
 				dst = encode(tok, dst, text[at:at+1+i*i%20_000])
 			}
-		})
-	}
-	var ratios []float64
-	for range 7 {
-		alone := work()
-		var both [2]time.Duration
-		var wg sync.WaitGroup
-		for i := range both {
-			wg.Go(func() { both[i] = work() })
 		}
-		wg.Wait()
-		ratios = append(ratios, 2*2*float64(alone)/float64(both[0]+both[1]))
 	}
-	slices.Sort(ratios)
-	print(result{Bench: "two-cores/" + name, Ratio: ratios[len(ratios)/2], Note: "work of two goroutines against one, by CPU time"})
+	alone := func() func() {
+		return func() {
+			x := uint64(1)
+			for range 60_000_000 {
+				x ^= x << 13
+				x ^= x >> 7
+				x ^= x << 17
+			}
+			sink.Store(x)
+		}
+	}
+	var clock, loop, byCPU []float64
+	for range 9 {
+		c, u := twice(mixed)
+		clock, byCPU = append(clock, c), append(byCPU, u)
+		c, _ = twice(alone)
+		loop = append(loop, c)
+	}
+	print(result{Bench: "two-cores/" + name, Ratio: median(clock), Floor: median(loop),
+		Note: fmt.Sprintf("work of two goroutines against one, by the clock; floor: a loop that shares nothing; by CPU time %.2f", median(byCPU))})
+}
+
+var sink atomic.Uint64
+
+// twice runs work in one goroutine and then in two, and returns how many
+// times as much two do, by the clock and by CPU time.
+func twice(work func() func()) (clock, byCPU float64) {
+	run := func(f func()) time.Duration {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		return cpu(f)
+	}
+	first, second := work(), work()
+	start := time.Now()
+	one := run(first)
+	wallOne := time.Since(start)
+	var both [2]time.Duration
+	var wg sync.WaitGroup
+	start = time.Now()
+	wg.Go(func() { both[0] = run(first) })
+	wg.Go(func() { both[1] = run(second) })
+	wg.Wait()
+	return 2 * float64(wallOne) / float64(time.Since(start)), 2 * 2 * float64(one) / float64(both[0]+both[1])
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
 }
 
 func encode(tok *tokenize.Tokenizer, dst []uint32, text string) []uint32 {

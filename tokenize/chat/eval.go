@@ -76,6 +76,56 @@ func (r *run) writeValue(v Value) error {
 	return r.write(text)
 }
 
+// output prints an expression. The texts of a sum, which most of a prompt
+// comes from, are written one after another and not put together first.
+func (r *run) output(e expr, a *activation) error {
+	var room [8]expr
+	terms := sumOf(e, room[:0])
+	var texts [8]string
+	n := 0
+	var sum Value
+	for i, term := range terms {
+		v, err := r.eval(term, a)
+		if err != nil {
+			return err
+		}
+		if text, ok := v.(string); ok && n == i && n < len(texts) {
+			texts[n] = text
+			n++
+			continue
+		}
+		if n == i { // the first that is no text
+			if sum = strings.Join(texts[:n], ""); n == 0 {
+				sum = v
+				continue
+			}
+			if err := r.grow(len(sum.(string))); err != nil {
+				return err
+			}
+		}
+		if sum, err = r.math("+", sum, v); err != nil {
+			return err
+		}
+	}
+	if n < len(terms) {
+		return r.writeValue(sum)
+	}
+	for _, text := range texts[:n] {
+		if err := r.write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumOf appends the terms of a sum in their order, or e itself.
+func sumOf(e expr, dst []expr) []expr {
+	if m, ok := e.(*mathExpr); ok && m.op == "+" {
+		return append(sumOf(m.left, dst), m.right)
+	}
+	return append(dst, e)
+}
+
 func (r *run) enter(loads []load, a *activation) {
 	for i := range loads {
 		switch l := &loads[i]; l.kind {
@@ -128,11 +178,7 @@ func (r *run) stmt(s stmt, a *activation) error {
 	case *dataStmt:
 		return r.write(s.text)
 	case *outputStmt:
-		v, err := r.eval(s.val, a)
-		if err != nil {
-			return err
-		}
-		return r.writeValue(v)
+		return r.output(s.val, a)
 	case *ifStmt:
 		return r.ifStmt(s, a)
 	case *forStmt:
