@@ -12,7 +12,7 @@ NESTED := $(shell find . -name .git -prune -o -name '.venv*' -prune -o -name go.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo deps test test-root race test-nested test-pyzmq fuzz bench lint cross golden golden-check \
-	bench-hash bench-peers bench-tokenize bench-policy model-test
+	bench-hash bench-peers bench-tokenize bench-policy model-test support
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -57,6 +57,9 @@ lint: deps ## gofmt, vet and staticcheck of every module
 
 cross: ## vet on other platforms, and the tests as a 32-bit program
 	@GO="$(GO)" internal/tools/cross.sh
+
+support: ## write the README's table of what is supported anew
+	$(GO) run ./internal/support
 
 # --- golden vectors
 
