@@ -43,7 +43,7 @@ func TestScreenshots(t *testing.T) {
 	for _, d := range all {
 		file := filepath.Join(*screenshots, strings.TrimPrefix(d.UID, "kvatlas-")+".png")
 		out, err := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--force-device-scale-factor=1",
-			fmt.Sprintf("--window-size=1200,%d", 60+203*((len(d.Panels)+2)/3)), "--virtual-time-budget=8000", "--screenshot="+file,
+			fmt.Sprintf("--window-size=1200,%d", 60+218*((len(d.Panels)+2)/3)), "--virtual-time-budget=8000", "--screenshot="+file,
 			"http://"+p.address+"/consoles/"+d.UID+".html").CombinedOutput()
 		require.NoError(t, err, string(out))
 		info, err := os.Stat(file)
@@ -68,7 +68,7 @@ function unit(v, of) { // as Grafana would write it
   switch (of) {
   case 'percentunit': return n(100 * v) + ' %';
   case 's': return v < 1e-3 ? n(v * 1e6) + ' µs' : v < 1 ? n(v * 1e3) + ' ms' : n(v) + ' s';
-  case 'bytes': return v < 1 << 20 ? n(v / 1024) + ' KiB' : n(v / (1 << 20)) + ' MiB';
+  case 'bytes': return v < 1e6 ? n(v / 1e3) + ' kB' : n(v / 1e6) + ' MB';
   case 'cps': case 'reqps': case 'eps': case 'ops': return n(v) + '/s';
   }
   return n(v);
@@ -77,9 +77,9 @@ function unit(v, of) { // as Grafana would write it
 <style>
 body { font: 13px sans-serif; margin: 12px; } h1 { font-size: 18px; margin: 0 0 8px; }
 .grid { display: grid; grid-template-columns: repeat(3, 1fr); gap: 8px; }
-.panel { border: 1px solid #ccc; height: 185px; overflow: hidden; padding: 4px 6px; } .panel b { font-size: 13px; }
+.panel { border: 1px solid #ccc; height: 200px; overflow: hidden; padding: 4px 6px; } .panel b { font-size: 13px; }
 .legend, .rickshaw_legend { font-size: 11px !important; }
-.rickshaw_graph .x_tick .title { bottom: -16px !important; opacity: .8 !important; } .prom_graph_x_axis_padding, .graph_chart { margin-bottom: 14px; }
+.rickshaw_graph .x_tick .title { bottom: -15px !important; opacity: .8 !important; } .rickshaw_legend { margin-top: 16px; }
 </style></head><body>
 `
 

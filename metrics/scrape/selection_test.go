@@ -234,6 +234,7 @@ func TestAnswers(t *testing.T) {
 		kept   bool
 	}{
 		"length":                   {"HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\nvllm:num_requests_running 3\n", "", true},
+		"length, then hangs up":    {"HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\nvllm:num_requests_running 3\n", "", false},
 		"chunks":                   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nvllm:\r\n17\r\nnum_requests_running 3\n\r\n0\r\n\r\n", "", true},
 		"to the end":               {"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nvllm:num_requests_running 3\n", "", false},
 		"HTTP/1.0":                 {"HTTP/1.0 200 OK\r\n\r\nvllm:num_requests_running 3\n", "", false},
@@ -314,6 +315,15 @@ func TestRedirect(t *testing.T) {
 	eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 3 && s.Load("a", 0).Running == scoring.Known(3) })
 	st, _ := s.Status("a")
 	require.Zero(t, st.Failures)
+}
+
+// TestShortTimeout: an answer does not wait for a turn that comes too late.
+func TestShortTimeout(t *testing.T) {
+	e := newEngine(t, text(more))
+	s := newScraper(t, Options{Period: 400 * time.Millisecond, Timeout: 60 * time.Millisecond, Stale: time.Minute})
+	require.Equal(t, 40*time.Millisecond, s.turns.each)
+	require.NoError(t, s.Add("a", e.URL))
+	eventually(t, func() bool { return s.Load("a", 0).Running.Known })
 }
 
 // TestOwnClient: a client of the caller's is used for everything.
