@@ -186,7 +186,7 @@ func TestByContent(t *testing.T) {
 
 	apply(kvevents.Event{Kind: kvevents.AllBlocksCleared})
 	require.Zero(t, usable(t, a, p)["a"])
-	apply(parent(stored([]uint64{15}, p.Tokens[:4]), 999), stored([]uint64{16, 17}, p.Tokens[:4]))
+	apply(parent(stored([]uint64{15}, p.Tokens[:4]), 999), stored([]uint64{16, 17}, p.Tokens[:12]))
 	require.Zero(t, usable(t, a, p)["a"], "an unknown parent, and an event whose hashes have no place")
 	stats, _, err := a.Stats("a")
 	require.NoError(t, err)
