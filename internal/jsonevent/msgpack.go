@@ -78,6 +78,9 @@ func (t *transcoder) value(depth int) bool {
 	}
 }
 
+// sizes are how many bytes say how long a value is.
+var sizes = map[byte]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4}
+
 // wide reads a value whose size stands in bytes of its own.
 func (t *transcoder) wide(c byte, depth int) bool {
 	switch c {
@@ -101,7 +104,6 @@ func (t *transcoder) wide(c byte, depth int) bool {
 	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8:
 		return t.extension(1 << (c - 0xd4))
 	}
-	sizes := map[byte]int{0xc4: 1, 0xc5: 2, 0xc6: 4, 0xc7: 1, 0xc8: 2, 0xc9: 4, 0xd9: 1, 0xda: 2, 0xdb: 4, 0xdc: 2, 0xdd: 4, 0xde: 2, 0xdf: 4}
 	size, known := sizes[c]
 	v, ok := t.number(size)
 	if !known || !ok || v > math.MaxInt32 {
@@ -166,6 +168,12 @@ func (t *transcoder) text(n int) bool {
 	}
 	const hex = "0123456789abcdef"
 	t.out = append(t.out, '"')
+	plain := 0
+	for plain < len(b) && ' ' <= b[plain] && b[plain] < utf8.RuneSelf && b[plain] != '"' && b[plain] != '\\' {
+		plain++
+	}
+	t.out = append(t.out, b[:plain]...)
+	b = b[plain:]
 	for len(b) > 0 {
 		r, size := utf8.DecodeRune(b)
 		switch {

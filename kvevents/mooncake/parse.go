@@ -123,18 +123,16 @@ func (p *parsed) tokenIDs(lim *kvevents.Limits) error {
 	}
 	p.hasTokenIDs = true
 	return p.Array(func() error {
-		raw, err := p.Raw()
-		if err != nil {
-			return err
-		}
-		id, bad := strconv.ParseUint(raw, 10, 32)
-		switch {
-		case bad != nil:
-			p.Bad(kvevents.ReasonFieldType)
+		start := p.Pos()
+		id, err := p.Number()
+		switch c := p.Peek(); {
+		case err != nil || c != ',' && c != ']':
+			p.Seek(start)
+			return p.Wrong(kvevents.ReasonFieldType)
 		case len(p.tokens) >= lim.Tokens:
 			p.Bad(kvevents.ReasonLimit)
 		default:
-			p.tokens = append(p.tokens, uint32(id))
+			p.tokens = append(p.tokens, id)
 		}
 		return nil
 	})
