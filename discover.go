@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents/parity"
+	"github.com/kvatlas/kvatlas/radix"
 )
 
 // VLLMWorker describes an automatic worker ([Worker.Auto]) by what its vLLM answers to
@@ -61,7 +62,8 @@ func SGLangWorker(name string, info []byte) (Worker, error) {
 
 // known returns a release whose era is known, else "".
 func known(engine, release string) string {
-	if _, err := blockhash.SchemeFor(engine, release); err != nil {
+	_, err := parity.EraOf(engine, release)
+	if _, err2 := radix.NewProfile(radix.ProfileOptions{Release: release}); err != nil || err2 != nil {
 		return ""
 	}
 	return release

@@ -118,3 +118,26 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAnswers reads any bytes as what engines say of their publishers: a target that
+// names an endpoint for each rank, or an error. A topic is read, or not.
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte(`{"0":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:5700","replay_endpoint":"tcp://*:5800","topic":"t"}}`), "kv@10.0.0.1:80@m")
+	f.Add([]byte(`{"kv_events":{"publisher":"zmq","endpoint_port_base":5557,"replay_endpoint_port_base":6557,"topic":"","dp_size":4}}`), "")
+	f.Fuzz(func(t *testing.T, answer []byte, topic string) {
+		for _, read := range []func(worker, host string, answer []byte) (Target, error){VLLMTarget, SGLangTarget} {
+			target, err := read("w", "10.0.0.7", answer)
+			if err != nil {
+				continue
+			}
+			if live, replay, err := target.endpoints(); err == nil {
+				require.Len(t, live, max(target.Ranks, 1))
+				require.True(t, len(replay) == 0 || len(replay) == len(live))
+			}
+		}
+		if parsed, ok := ParseTopic(topic); ok {
+			require.NotEmpty(t, parsed.Pod)
+		}
+		_, _ = RankEndpoints(topic, 3)
+	})
+}
