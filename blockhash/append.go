@@ -24,9 +24,13 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 	size := h.DigestSize()
 	for c.step() {
 		dst = append(dst, c.key)
-		for d := c.rest(); len(d) >= size; d = d[size:] {
-			dst = append(dst, binary.BigEndian.Uint64(d[size-8:]))
+		rest := c.rest()
+		more := dst[len(dst) : len(dst)+len(rest)/size] // there is room for all
+		for i := range more {
+			more[i] = binary.BigEndian.Uint64(rest[size-8:])
+			rest = rest[size:]
 		}
+		dst = dst[:len(dst)+len(more)]
 	}
 	return dst, nil
 }

@@ -115,8 +115,9 @@ func (c *Chain) fastMessage(start int) []byte {
 	return f.buf[:end]
 }
 
-// aheadMost is how many blocks are hashed ahead.
-const aheadMost = MemoSpan
+// aheadMost is how many blocks are hashed ahead, but with a memo no more than a
+// span.
+const aheadMost = 256
 
 // hashAhead returns the digests of some blocks from start on, none if this is
 // not the way to hash the first of them. The Chain's state stays as it is.
@@ -130,7 +131,10 @@ func (c *Chain) hashAhead(start int) []byte {
 	if !f.on || !f.ahead || !c.plainRoot(start) {
 		return nil
 	}
-	n := min((c.Len()-start)/size, aheadMost-c.blocks%aheadMost)
+	n := min((c.Len()-start)/size, aheadMost)
+	if c.h.memo != nil {
+		n = min(n, MemoSpan-c.blocks%MemoSpan)
+	}
 	ids := c.narrow.at(start, start+n*size)
 	trailer, trailing := c.trailer()
 	if xxh3Chain(&f.digests[0], &f.buf[0], f.room, &ids[0], size/8, n, c.enc.cbor, 8+f.tokens, trailer, trailing-8,

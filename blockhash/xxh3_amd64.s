@@ -38,33 +38,31 @@
 	ADDQ BX, CX \
 	ADDQ $32, DX
 
-TEXT pickleIDs<>(SB), NOSPLIT|NOFRAME, $0-0
-group:
-	VMOVDQU (DX), Y0
-	VPORQ Y0, Y5, Y5
-	VPERMB.Z Z0, Z27, K5, Z1 // id << 8
-	VPLZCNTQ Z1, Z2
-	VPSRLQ $3, Z2, Z2        // 3 to 6 by bytes, 8 for id 0
-	VPERMQ Z26, Z2, Z2
-	IDSTORE
-	DECQ AX
+#define PICKLEIDS(group) \
+group: \
+	VMOVDQU (DX), Y0 \
+	VPORQ Y0, Y5, Y5 \
+	VPERMB.Z Z0, Z27, K5, Z1 \ // id << 8
+	VPLZCNTQ Z1, Z2 \
+	VPSRLQ $3, Z2, Z2 \        // 3 to 6 by bytes, 8 for id 0
+	VPERMQ Z26, Z2, Z2 \
+	IDSTORE \
+	DECQ AX \
 	JNZ group
-	RET
 
-TEXT cborIDs<>(SB), NOSPLIT|NOFRAME, $0-0
-group:
-	VMOVDQU (DX), Y0
-	VPCMPUD $1, Y24, Y0, K1  // id < 24
-	VPMOVZXDQ Y0, Z2
-	VPERMB.Z Z0, Z27, K5, Z1 // the bytes of id, the highest first
-	VPLZCNTQ Z2, Z2
-	VPSRLQ $3, Z2, Z2
-	VPERMQ Z26, Z2, Z2
-	VMOVDQA64 Z25, K1, Z2
-	IDSTORE
-	DECQ AX
+#define CBORIDS(group) \
+group: \
+	VMOVDQU (DX), Y0 \
+	VPCMPUD $1, Y24, Y0, K1 \  // id < 24
+	VPMOVZXDQ Y0, Z2 \
+	VPERMB.Z Z0, Z27, K5, Z1 \ // the bytes of id, the highest first
+	VPLZCNTQ Z2, Z2 \
+	VPSRLQ $3, Z2, Z2 \
+	VPERMQ Z26, Z2, Z2 \
+	VMOVDQA64 Z25, K1, Z2 \
+	IDSTORE \
+	DECQ AX \
 	JNZ group
-	RET
 
 // func encodeIDs(dst *byte, ids *uint32, groups int, cbor bool, t *idTable) (length int, big bool)
 TEXT ·encodeIDs(SB), NOSPLIT, $0-49
@@ -75,11 +73,11 @@ TEXT ·encodeIDs(SB), NOSPLIT, $0-49
 	MOVQ ids+8(FP), DX
 	CMPB cbor+24(FP), $0
 	JNE cbor
-	CALL pickleIDs<>(SB)
+	PICKLEIDS(pickles)
 	JMP done
 
 cbor:
-	CALL cborIDs<>(SB)
+	CBORIDS(cbors)
 
 done:
 	SUBQ dst+0(FP), CX
@@ -171,8 +169,8 @@ loop: \
 
 // MERGE takes in two accumulators.
 #define MERGE(i) \
-	MOVQ acc-128+i(SP), DX \
-	MOVQ acc-120+i(SP), R14 \
+	MOVQ acc-96+i(SP), DX \
+	MOVQ acc-88+i(SP), R14 \
 	MOVQ DX, AX \
 	MOVQ R14, BX \
 	FOLD(i+11, i+19, R13) \
@@ -183,62 +181,66 @@ loop: \
 // func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64, trailing int, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)
 //
 // A message of the ring has its length in the eight bytes before it. Each is
-// encoded three rounds before it is hashed.
-TEXT ·xxh3Chain(SB), NOSPLIT, $128-105
+// encoded three rounds before it is hashed, where the message hashed in the
+// round before was.
+TEXT ·xxh3Chain(SB), NOSPLIT, $96-105
 	MOVQ idt+88(FP), R9
 	IDSETUP
-	MOVQ ring+8(FP), AX
-	MOVQ AX, write-8(SP)
-	MOVQ AX, read-16(SP)
 	MOVQ room+16(FP), BX
-	LEAQ (AX)(BX*4), BX
-	MOVQ BX, end-24(SP)
-	MOVQ n+40(FP), BX
-	MOVQ BX, left-32(SP)
+	MOVQ ring+8(FP), SI
+	LEAQ (SI)(BX*4), AX
+	MOVQ AX, end-8(SP)
 	MOVQ ids+24(FP), DX
-	MOVQ DX, next-40(SP)
-	MOVQ $-3, R11
-	MOVQ R11, round-48(SP)
+	MOVQ DX, next-16(SP)
 	MOVQ digests+0(FP), DI
 	MOVQ t+96(FP), R8
 	MOVQ parent+80(FP), AX
 	MOVQ 0(AX), R12
 	MOVQ 8(AX), R13
 	VPBROADCASTQ PRIME32(R8), Z31
+	ADDQ $3, n+40(FP)
+	MOVQ n+40(FP), R11
+	MOVQ R11, rounds-24(SP)
+	MOVQ $77, R10 // from this length on the digest's place is not read from the end
+	CMPB cbor+48(FP), $0
+	JEQ pickle
+	MOVQ $66, R10
 
+pickle:
+	MOVQ R10, safe-32(SP)
+
+	// SI is the place to encode to.
 round:
-	SUBQ $1, left-32(SP)
-	JLT encoded
+	CMPQ n+40(FP), $3
+	JLE encoded
 	MOVQ groups+32(FP), AX
-	MOVQ write-8(SP), SI
-	MOVQ next-40(SP), DX
+	MOVQ next-16(SP), DX
 	MOVQ prefix+56(FP), CX
 	ADDQ SI, CX
 	CMPB cbor+48(FP), $0
 	JNE cborids
-	CALL pickleIDs<>(SB)
+	PICKLEIDS(pickles)
 	JMP trailer
 
 cborids:
-	CALL cborIDs<>(SB)
+	CBORIDS(cbors)
 
 trailer:
-	MOVQ DX, next-40(SP)
+	MOVQ DX, next-16(SP)
 	MOVQ trailer+64(FP), AX
 	MOVQ AX, (CX)
 	SUBQ SI, CX
 	ADDQ trailing+72(FP), CX
 	MOVQ CX, (SI)
-	ADDQ room+16(FP), SI
-	CMPQ SI, end-24(SP)
-	CMOVQEQ ring+8(FP), SI
-	MOVQ SI, write-8(SP)
 
 encoded:
-	ADDQ $1, round-48(SP)
-	JLE round
-
-	MOVQ read-16(SP), SI
+	ADDQ room+16(FP), SI
+	CMPQ SI, end-8(SP)
+	CMOVQEQ ring+8(FP), SI
+	MOVQ rounds-24(SP), R11
+	SUBQ n+40(FP), R11
+	CMPQ R11, $3
+	JLT nexttime
 	MOVQ (SI), R9
 	ADDQ $8, SI
 
@@ -254,30 +256,21 @@ encoded:
 	MOVQ $0x1043000000, DX
 	ORQ DX, BX
 	MOVQ R12, CX
-	SHRQ $24, CX
-	MOVQ R13, DX
-	SHLQ $40, DX
-	ORQ DX, CX
-	MOVBLZX 31(SI), R11
-	SHLQ $56, R11
-	MOVQ $0x0028940000000000, DX // MEMOIZE, MARK
-	ORQ DX, R11
-	SHRQ $24, R13
-	ORQ R13, R11
+	SHRQ $24, R13, CX
+	MOVQ 29(SI), R11
+	SHRQ $24, R11, R13
+	MOVQ R13, R11
 	JMP words
 
 cbor:
 	MOVQ R12, AX
 	SHLQ $16, AX
 	ORQ $0x5083, AX
-	SHRQ $48, R12
-	MOVQ R13, BX
-	SHLQ $16, BX
-	ORQ R12, BX
+	MOVQ R12, BX
+	SHRQ $48, R13, BX
 	MOVQ 18(SI), CX
-	SHLQ $16, CX
-	SHRQ $48, R13
-	ORQ R13, CX
+	SHRQ $48, CX, R13
+	MOVQ R13, CX
 	MOVQ 24(SI), R11
 
 words:
@@ -288,8 +281,8 @@ words:
 	XORL R12, R12
 	CMPQ R9, $128
 	JHI medium
-	CMPQ R9, $80
-	JLO short
+	CMPQ R9, safe-32(SP)
+	JLT short
 
 mixed:
 	CMPQ R9, $96
@@ -327,11 +320,9 @@ digest:
 	MOVQ R12, (DI)
 	MOVQ R13, 8(DI)
 	ADDQ $16, DI
-	MOVQ read-16(SP), AX
-	ADDQ room+16(FP), AX
-	CMPQ AX, end-24(SP)
-	CMOVQEQ ring+8(FP), AX
-	MOVQ AX, read-16(SP)
+	SUBQ $8, SI
+
+nexttime:
 	DECQ n+40(FP)
 	JNZ round
 	IDBIG(AX)
@@ -339,8 +330,16 @@ digest:
 	VZEROUPPER
 	RET
 
-	// Words from the end may be among the first four: they go to memory.
+	// Words from the end are 48 bytes from it at most, or 32. If the digest is
+	// among them, the first words go to memory.
 short:
+	CMPQ R9, $64
+	JHI tomemory
+	LEAQ 16(R9), R14
+	CMPQ R14, safe-32(SP)
+	JGE mixed
+
+tomemory:
 	MOVQ AX, 0(SI)
 	MOVQ BX, 8(SI)
 	MOVQ CX, 16(SI)
@@ -415,7 +414,7 @@ last:
 	VMOVDQU64 -64(SI)(R9*1), Z2
 	STRIPE(121(R8))
 	SWAP
-	VMOVDQU64 Z0, acc-128(SP)
+	VMOVDQU64 Z0, acc-96(SP)
 	MOVQ R9, R12
 	IMULQ PRIME2(R8), R12
 	NOTQ R12
