@@ -62,10 +62,11 @@ func VLLMTarget(worker, host string, answer []byte) (Target, error) {
 	return t, nil
 }
 
-// SGLangTarget reads SGLang's answer to GET /server_info (from 0.5.13): the ports
-// from kv_events, to which each rank adds its number. host is the worker's address;
-// the server's own may be a wildcard. The error wraps [ErrNoEvents] when it
-// publishes none. From source; not recorded.
+// SGLangTarget reads SGLang's answer to GET /server_info: the sockets really bound
+// from local_kv_event_sources (0.5.22 on), else the ports from kv_events (0.5.13 on),
+// to which each rank adds its number. host is the worker's address, which takes the
+// place of wildcards and loopback addresses. The error wraps [ErrNoEvents] when it
+// publishes none. From source; of the answer only the sources themselves are recorded.
 func SGLangTarget(worker, host string, answer []byte) (Target, error) {
 	var info struct {
 		Events *struct {
@@ -75,9 +76,13 @@ func SGLangTarget(worker, host string, answer []byte) (Target, error) {
 			Topic     string `json:"topic"`
 			Ranks     int    `json:"dp_size"`
 		} `json:"kv_events"`
+		Sources []sglangSource `json:"local_kv_event_sources"`
 	}
 	if err := json.Unmarshal(answer, &info); err != nil {
 		return Target{}, fmt.Errorf("kvevents: answer of /server_info of worker %q: %w", worker, err)
+	}
+	if len(info.Sources) > 0 {
+		return sglangSources(worker, host, info.Sources)
 	}
 	e := info.Events
 	if e == nil || e.Publisher != "zmq" {
@@ -96,14 +101,52 @@ func SGLangTarget(worker, host string, answer []byte) (Target, error) {
 	return t, nil
 }
 
-// reachable puts the worker's host in place of a wildcard.
-func reachable(endpoint, host string) string {
+// sglangSource is a publisher as SGLang's describe_local_source has it.
+type sglangSource struct {
+	Rank     int    `json:"dp_rank"`
+	Endpoint string `json:"endpoint"`
+	Replay   string `json:"replay_endpoint"`
+	Topic    string `json:"topic"`
+}
+
+// sglangSources makes a target of the sockets that are bound on one host.
+func sglangSources(worker, host string, sources []sglangSource) (Target, error) {
+	if len(sources) > maxDiscovered {
+		return Target{}, fmt.Errorf("kvevents: worker %q has %d ranks, want at most %d", worker, len(sources), maxDiscovered)
+	}
+	slices.SortFunc(sources, func(a, b sglangSource) int { return a.Rank - b.Rank })
+	t := Target{Worker: worker, Ranks: len(sources), Topic: sources[0].Topic}
+	for rank, s := range sources {
+		switch {
+		case s.Rank != rank:
+			return Target{}, fmt.Errorf("kvevents: worker %q has rank %d where %d was looked for; add the ranks of each host as workers of their own", worker, s.Rank, rank)
+		case s.Topic != t.Topic:
+			return Target{}, fmt.Errorf("kvevents: worker %q publishes under topics %q and %q; add its ranks as workers of their own", worker, t.Topic, s.Topic)
+		case (s.Replay == "") != (sources[0].Replay == ""):
+			return Target{}, fmt.Errorf("kvevents: worker %q has replay endpoints for some of its ranks only", worker)
+		}
+		t.Endpoints = append(t.Endpoints, reachable(s.Endpoint, host, "127.0.0.1", "[::1]"))
+		if s.Replay != "" {
+			t.ReplayEndpoints = append(t.ReplayEndpoints, reachable(s.Replay, host, "127.0.0.1", "[::1]"))
+		}
+	}
+	for _, endpoint := range slices.Concat(t.Endpoints, t.ReplayEndpoints) {
+		if _, err := RankEndpoints(endpoint, 1); err != nil {
+			return Target{}, err
+		}
+	}
+	return t, nil
+}
+
+// reachable puts the worker's host in place of a wildcard, or of others that only the
+// worker can reach.
+func reachable(endpoint, host string, others ...string) string {
 	rest, ok := strings.CutPrefix(endpoint, "tcp://")
 	if !ok {
 		return endpoint
 	}
 	i := strings.LastIndexByte(rest, ':')
-	if i < 0 || !slices.Contains([]string{"*", "0.0.0.0", "::", "[::]"}, rest[:i]) {
+	if i < 0 || !slices.Contains(append([]string{"*", "0.0.0.0", "::", "[::]"}, others...), rest[:i]) {
 		return endpoint
 	}
 	return "tcp://" + net.JoinHostPort(strings.Trim(host, "[]"), rest[i+1:])

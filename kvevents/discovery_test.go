@@ -2,6 +2,8 @@ package kvevents
 
 import (
 	"encoding/json"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -51,4 +53,46 @@ func TestSGLangTarget(t *testing.T) {
 		_, err := SGLangTarget("w", "h", []byte(answer))
 		require.ErrorContains(t, err, want, answer)
 	}
+}
+
+// TestSGLangLocalSources: the sources as SGLang's publishers describe them, where two
+// ranks run on one host.
+func TestSGLangLocalSources(t *testing.T) {
+	for _, release := range []string{"0.5.22", "0.5.23"} {
+		var sources []string
+		for line := range strings.SplitSeq(string(golden.Read(t, "sglang/frames/frames-"+release+".jsonl")), "\n") {
+			var op struct {
+				Op     string
+				Source json.RawMessage
+			}
+			if json.Unmarshal([]byte(line), &op) == nil && op.Op == "describe_local_source" {
+				rank := len(sources)
+				text := strings.NewReplacer("LIVE+RANK", strconv.Itoa(5557+rank), "REPLAY+RANK", strconv.Itoa(6557+rank), `"topic":"kv-events"`, `"topic":""`).Replace(string(op.Source))
+				sources = append(sources, text)
+			}
+		}
+		require.Len(t, sources, 2)
+		answer := func(list ...string) []byte {
+			return []byte(`{"kv_events":{"publisher":"zmq","endpoint_port_base":1,"dp_size":2},"local_kv_event_sources":[` + strings.Join(list, ",") + "]}")
+		}
+		got, err := SGLangTarget("w", "10.0.0.7", answer(sources[1], sources[0]))
+		require.NoError(t, err)
+		require.Equal(t, Target{Worker: "w", Ranks: 2,
+			Endpoints:       []string{"tcp://10.0.0.7:5557", "tcp://10.0.0.7:5558"},
+			ReplayEndpoints: []string{"tcp://10.0.0.7:6557", "tcp://10.0.0.7:6558"}}, got)
+		_, err = SGLangTarget("w", "h", answer(sources[1]))
+		require.ErrorContains(t, err, "rank 1 where 0")
+		_, err = SGLangTarget("w", "h", answer(sources[0], strings.Replace(sources[1], `"topic":""`, `"topic":"x"`, 1)))
+		require.ErrorContains(t, err, "topics")
+		got, err = SGLangTarget("w", "h", answer())
+		require.NoError(t, err)
+		require.Equal(t, "tcp://h:1", got.Endpoint)
+	}
+	// A socket that is bound to one address is reached there.
+	got, err := SGLangTarget("w", "h", []byte(`{"local_kv_event_sources":[{"dp_rank":0,"endpoint":"tcp://10.1.1.1:5","topic":"a"}]}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"tcp://10.1.1.1:5"}, got.Endpoints)
+	require.Empty(t, got.ReplayEndpoints)
+	_, err = SGLangTarget("w", "h", []byte(`{"local_kv_event_sources":[{"dp_rank":0,"endpoint":"tcp://10.1.1.1:70000"}]}`))
+	require.Error(t, err)
 }
