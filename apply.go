@@ -159,6 +159,11 @@ func (w *worker) clear(p *place, on []radix.Medium) error {
 	case w.content != nil:
 		return w.content.table.Clear(on...)
 	}
+	if w.adapters != nil {
+		if err := w.adapters.table.Clear(on...); err != nil {
+			return err
+		}
+	}
 	return p.domain.index.Clear(p.id, on...)
 }
 
@@ -172,9 +177,11 @@ func (w *worker) reset() error {
 			return err
 		}
 	}
-	if w.content != nil {
-		if err := w.content.table.Reset(); err != nil {
-			return err
+	for _, c := range [...]*contentState{w.content, w.adapters} {
+		if c != nil {
+			if err := c.table.Reset(); err != nil {
+				return err
+			}
 		}
 	}
 	return w.anew()
@@ -273,6 +280,13 @@ func (w *worker) store(p *place, h radix.Holder, e *kvevents.Event) error {
 	if w.speculation != nil && h.Medium == radix.GPU {
 		w.speculation.Stored(w.serial, e.Hashes)
 	}
+	if w.adapters != nil && len(e.LoRAName) > 0 {
+		h := h
+		h.Worker = p.adapters
+		if err := w.adapters.store(h, e); err != nil {
+			return err
+		}
+	}
 	if e.HasParent {
 		return p.domain.index.StoreAfter(h, e.Parent, e.Hashes)
 	}
@@ -288,6 +302,13 @@ func (w *worker) remove(p *place, h radix.Holder, e *kvevents.Event, after []kve
 	}
 	if w.speculation != nil && h.Medium == radix.GPU {
 		w.speculation.Removed(w.serial, e.Hashes)
+	}
+	if w.adapters != nil {
+		h := h
+		h.Worker = p.adapters
+		if err := w.adapters.table.Remove(h, e.Hashes); err != nil {
+			return err
+		}
 	}
 	return p.domain.index.Remove(h, e.Hashes)
 }
@@ -311,6 +332,11 @@ func (w *worker) engineClear(p *place, behind bool) error {
 	}
 	if w.content != nil {
 		return w.content.table.EngineClear(behind)
+	}
+	if w.adapters != nil {
+		if err := w.adapters.table.EngineClear(behind); err != nil {
+			return err
+		}
 	}
 	return p.domain.index.EngineClear(p.id, behind)
 }

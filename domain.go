@@ -2,7 +2,6 @@ package kvatlas
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -16,7 +15,10 @@ type domain struct {
 	index   *radix.Index
 	hasher  *blockhash.Hasher  // nil where keys are made from content
 	content *blockhash.Content // nil where keys are the engine's hashes
-	users   int                // guarded by domains.mu
+	// adapters makes keys of the prompts of adapters whose namespace only the engine
+	// knows; nil where they hash like others.
+	adapters *blockhash.Content
+	users    int // guarded by domains.mu
 }
 
 type domainKey struct {
@@ -49,8 +51,11 @@ func (k domainKey) options() blockhash.Options {
 	}
 }
 
-// chunks tells whether the keys are of LMCache's chunks.
-func (k domainKey) chunks() bool { return strings.HasPrefix(k.scheme.Engine(), "lmcache") }
+// adapters tells whether the prompts of adapters have a namespace that only the engine
+// knows.
+func (k domainKey) adapters() bool {
+	return !k.content && !k.eagle && (k.dynamo || k.scheme.AdapterNamespaces())
+}
 
 func (k domainKey) hasher(memoBytes int64) (*blockhash.Hasher, error) {
 	o := k.options()
@@ -110,6 +115,9 @@ func (r *domains) take(key domainKey) (*domain, error) {
 		d.content, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit, Lookahead: key.lookahead})
 	} else {
 		d.hasher, err = key.hasher(r.memoBytes)
+	}
+	if err == nil && key.adapters() {
+		d.adapters, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit})
 	}
 	if err == nil && d.index == nil {
 		d.index, err = radix.New(radix.Options{Weights: r.weights})

@@ -237,7 +237,7 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 			q.Workers = append(q.Workers, p.id)
 		}
 	}
-	unknown := ""
+	unknown, named := "", false
 	if d.content != nil {
 		err := d.content.Start(&dm.keys, &req.Prompt)
 		switch {
@@ -249,6 +249,15 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 			return err
 		default:
 			q.Source = &dm.keys
+		}
+	} else if l := req.Prompt.LoRA; d.adapters != nil && l != nil && req.Prompt.ExtraKey == "" {
+		// Only the engine knows the adapter's namespace; its events name the adapter.
+		if err := d.adapters.Start(&dm.keys, &req.Prompt); err != nil {
+			return err
+		}
+		q.Source, named = &dm.keys, true
+		for i, at := range dm.at {
+			q.Workers[i] = m.places[at].adapters
 		}
 	} else if d.key.mixed {
 		unknown = unknownMixed
@@ -274,8 +283,11 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 		w.Unknown = cmp.Or(w.Unknown, unknown)
 		// Namespaces share hashes there; or nothing was compared with the engine.
 		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo &&
-			(req.Prompt.ExtraKey != "" || req.Prompt.CacheSalt != "" && !d.key.scheme.SaltInHash()) || d.key.scheme.FromDocuments()
-		if w.WorkerMatch = dm.result.Workers[i]; w.Unknown != "" {
+			(req.Prompt.ExtraKey != "" || req.Prompt.LoRA != nil || req.Prompt.CacheSalt != "" && !d.key.scheme.SaltInHash()) ||
+			named || d.key.scheme.FromDocuments()
+		w.WorkerMatch = dm.result.Workers[i]
+		w.Worker = m.places[at].id
+		if w.Unknown != "" {
 			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: m.none(len(w.Blocks))}
 		} else if unsure {
 			w.UpperBound = true

@@ -11,6 +11,9 @@ type place struct {
 	domain *domain
 	id     radix.WorkerID // in the domain's index
 	mode   Mode
+	// adapters is the worker under which blocks of adapters are known by content, in the
+	// same index; see domain.adapters.
+	adapters radix.WorkerID
 	// open are the features that the releases which the engine may be of hash in
 	// different ways: prompts that have one are unknown, for the reason why.
 	open blockhash.Features
@@ -47,7 +50,14 @@ func (w *worker) move(to residence) error {
 		p.mode = ByContent
 	}
 	if old != nil && old.domain.index == d.index && old.domain.key.plainAlike(to.key) {
-		p.id = old.id
+		p.id, p.adapters = old.id, old.adapters
+		if (old.domain.adapters == nil) != (d.adapters == nil) {
+			w.leaveAdapters(old)
+			if err := w.enterAdapters(p, to.profile); err != nil {
+				w.domains.give(d)
+				return err
+			}
+		}
 		if w.content != nil {
 			w.content.keys = d.eventKeys()
 		}
@@ -65,6 +75,9 @@ func (w *worker) move(to residence) error {
 		w.nodes = newNodeState(p, w)
 	case p.mode == ByContent:
 		w.content, err = newContentState(d, p.id, w)
+	}
+	if err == nil {
+		err = w.enterAdapters(p, to.profile)
 	}
 	if err == nil {
 		w.lasting = ""
@@ -87,7 +100,28 @@ func (w *worker) leave() {
 	}
 }
 
+// enterAdapters prepares to know blocks of adapters by content, where the place needs it.
+func (w *worker) enterAdapters(p *place, profile *radix.Profile) (err error) {
+	if p.domain.adapters == nil {
+		return nil
+	}
+	if p.adapters, err = p.domain.index.AddWorker("\x00adapters of "+w.Name, profile); err != nil {
+		return err
+	}
+	table, err := radix.NewContentMap(p.domain.index, p.adapters, radix.ContentMapOptions{})
+	w.adapters = &contentState{keys: p.domain.adapters, table: table, w: w}
+	return err
+}
+
+func (w *worker) leaveAdapters(p *place) {
+	if w.adapters != nil {
+		p.domain.index.RemoveWorker(p.adapters)
+		w.adapters = nil
+	}
+}
+
 func (w *worker) vacate(p *place) {
+	w.leaveAdapters(p)
 	p.domain.index.RemoveWorker(p.id)
 	w.domains.give(p.domain)
 	w.content, w.nodes = nil, nil

@@ -101,6 +101,7 @@ func (a *Atlas) Snapshot() Snapshot {
 			if w.content != nil {
 				ws.Content = w.content.table.Stats()
 			}
+			s.Index.Workers++ // once, whatever else is known of it
 			ws.Index, _ = p.domain.index.WorkerStats(p.id)
 			each := perBlock[p.domain.index]
 			for _, h := range ws.Index.Held {
@@ -127,9 +128,6 @@ func (s *Snapshot) domains(all []*domain) (perBlock map[*radix.Index]float64) {
 		}
 		x := d.index.Stats()
 		perBlock[d.index] = float64(x.Bytes) / float64(max(x.Memberships, 1))
-		if !d.key.chunks() { // a worker's chunks are in an index of their own
-			s.Index.Workers += x.Workers
-		}
 		s.Index.Memberships += x.Memberships
 		s.Index.Copies += x.Copies
 		s.Index.Unmatched += x.Unmatched

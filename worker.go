@@ -135,6 +135,7 @@ type worker struct {
 	content       *contentState // nil unless ByContent
 	nodes         *nodeState    // instead of content, where events are nodes of a tree
 	chunks        *chunkState   // nil without LMCache
+	adapters      *contentState // of blocks of adapters whose namespace only the engine knows
 	stats         WorkerStats
 
 	prediction Prediction

@@ -192,6 +192,11 @@ func (s Scheme) LoRAPath() bool { return s.era().tagged }
 // each block's tokens (Dynamo from 1.6): before, blocks of both look like plain ones.
 func (s Scheme) Namespaces() bool { return s.era().seqNamespace }
 
+// AdapterNamespaces reports whether hashes of adapters' prompts depend on an extra key
+// that only the engine knows (SGLang from 0.5.23; with Options.DynamoEvents from
+// 0.5.22): who does not, tells such prompts by content.
+func (s Scheme) AdapterNamespaces() bool { return s.era().namespaceLoRA }
+
 // FromDocuments reports whether the engine's events and what it does with blocks
 // are known from its documents and published sources only: nothing was compared
 // with the engine itself.
