@@ -46,7 +46,8 @@ type Match struct {
 	hashing time.Duration // so far
 }
 
-// WorkerMatch is what one worker holds of the prompt.
+// WorkerMatch is what one worker holds of the prompt. External is what the engine adds
+// from elsewhere: vLLM's offload connector, LMCache, or SGLang's host tier (HiCache).
 type WorkerMatch struct {
 	Name string
 	Mode Mode
@@ -291,6 +292,10 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: m.none(len(w.Blocks))}
 		} else if unsure {
 			w.UpperBound = true
+		}
+		if d.key.scheme.Engine() == sglang { // further pages that are on the host or the device
+			w.External = max(min(w.Combined, (q.Tokens-1)/d.key.unit)*d.key.unit-w.Usable, 0)
+			w.ExternalTiered = w.External
 		}
 	}
 	return nil

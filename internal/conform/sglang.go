@@ -207,12 +207,14 @@ func (r *sglangRun) query(line int, q *sglangQuery) error {
 		return err
 	}
 	w := &r.match.Workers[0]
-	got, want := sglangHit{w.Prefix, w.Usable, (w.Combined * r.header.PageSize) - w.Prefix}, sglangHit{q.Hit, w.Usable, 0}
+	page := r.header.PageSize
+	got, want := sglangHit{w.Prefix, w.Usable, w.Combined*page - w.Prefix, w.External}, sglangHit{hit: q.Hit, served: w.Usable}
 	if q.Served != nil {
 		want.served = *q.Served
 	}
-	if q.Host != nil {
+	if q.Host != nil { // what of it is served ends with the last whole page before the last token
 		want.host = *q.Host
+		want.external = max(min(q.Hit+*q.Host, (len(tokens)-1)/page*page)-want.served, 0)
 	} else {
 		got.host = 0
 	}
@@ -232,10 +234,10 @@ func (r *sglangRun) query(line int, q *sglangQuery) error {
 	return nil
 }
 
-type sglangHit struct{ hit, served, host int }
+type sglangHit struct{ hit, served, host, external int }
 
 func (h sglangHit) String() string {
-	return fmt.Sprintf("%d hit tokens, %d served, %d on the host", h.hit, h.served, h.host)
+	return fmt.Sprintf("%d hit tokens, %d served, %d on the host, of which %d served", h.hit, h.served, h.host, h.external)
 }
 
 // sglangMessages collects the messages of a truth trace.
