@@ -20,7 +20,7 @@ type Options struct {
 	// keeps one connection an engine, at the least cost.
 	Client *http.Client
 	// Period is the time between two requests to one engine; default 1 s. Engines
-	// are asked in turns of a tenth of a second or of the period, if that is less,
+	// are asked in turns of an eighth of a second or of the period, if that is less,
 	// and answers are read with the next turn.
 	Period time.Duration
 	// Timeout bounds one request, its body included; default Period.

@@ -14,10 +14,10 @@ type turns struct {
 	slots [][]*engine
 }
 
-const turn = 100 * time.Millisecond
+const turn = 125 * time.Millisecond
 
 func newTurns(period time.Duration) turns {
-	n := max(1, min(period/time.Millisecond, max(10, period/turn)))
+	n := max(1, min(period/time.Millisecond, max(8, period/turn)))
 	return turns{period / n, make([][]*engine, n)}
 }
 
