@@ -76,7 +76,9 @@ func SGLangTarget(worker, host string, answer []byte) (Target, error) {
 			Topic     string `json:"topic"`
 			Ranks     int    `json:"dp_size"`
 		} `json:"kv_events"`
-		Sources []sglangSource `json:"local_kv_event_sources"`
+		Sources     []sglangSource `json:"local_kv_event_sources"`
+		Version     string         `json:"version"`
+		DPAttention *bool          `json:"enable_dp_attention"`
 	}
 	if err := json.Unmarshal(answer, &info); err != nil {
 		return Target{}, fmt.Errorf("kvevents: answer of /server_info of worker %q: %w", worker, err)
@@ -90,6 +92,10 @@ func SGLangTarget(worker, host string, answer []byte) (Target, error) {
 	}
 	if e.Ranks < 0 || e.Ranks > maxDiscovered {
 		return Target{}, fmt.Errorf("kvevents: worker %q has %d ranks, want 0 to %d", worker, e.Ranks, maxDiscovered)
+	}
+	if v, err := parseVersion(info.Version); err == nil && before(v, [3]int{0, 5, 15}) && e.Ranks > 1 && info.DPAttention != nil && !*info.DPAttention {
+		return Target{}, fmt.Errorf("kvevents: worker %q: SGLang before 0.5.15 gives the %d ranks of data parallelism without DP attention one port: "+
+			"they cannot be told apart; run each as a server of its own", worker, e.Ranks)
 	}
 	t := Target{Worker: worker, Ranks: max(e.Ranks, 1), Topic: e.Topic, Endpoint: "tcp://" + net.JoinHostPort(host, strconv.Itoa(e.Port))}
 	if e.Replay != 0 {

@@ -47,11 +47,24 @@ func TestSGLangTarget(t *testing.T) {
 	require.Equal(t, []string{"tcp://10.0.0.7:6557", "tcp://10.0.0.7:6558"}, replay)
 	for answer, want := range map[string]string{
 		`x`: "server_info", `{}`: "no events", `{"kv_events":null}`: "no events", `{"kv_events":{"publisher":"null"}}`: "no events",
-		`{"kv_events":{"publisher":"zmq","endpoint_port_base":65535,"dp_size":2}}`: "rank 1",
-		`{"kv_events":{"publisher":"zmq","endpoint_port_base":5,"dp_size":99999}}`: "ranks",
+		`{"kv_events":{"publisher":"zmq","endpoint_port_base":65535,"dp_size":2}}`:                                            "rank 1",
+		`{"kv_events":{"publisher":"zmq","endpoint_port_base":5,"dp_size":99999}}`:                                            "ranks",
+		`{"version":"0.5.14","enable_dp_attention":false,"kv_events":{"publisher":"zmq","endpoint_port_base":5,"dp_size":2}}`: "one port",
 	} {
 		_, err := SGLangTarget("w", "h", []byte(answer))
 		require.ErrorContains(t, err, want, answer)
+	}
+}
+
+// TestSGLangPortRule: each rank has a port of its own, but for data parallelism without
+// DP attention before 0.5.15.
+func TestSGLangPortRule(t *testing.T) {
+	for _, server := range []string{`"version":"0.5.15","enable_dp_attention":false`, `"version":"0.5.14","enable_dp_attention":true`} {
+		got, err := SGLangTarget("w", "h", []byte(`{`+server+`,"kv_events":{"publisher":"zmq","endpoint_port_base":5,"dp_size":2}}`))
+		require.NoError(t, err)
+		live, _, err := got.endpoints()
+		require.NoError(t, err)
+		require.Equal(t, []string{"tcp://h:5", "tcp://h:6"}, live)
 	}
 }
 
