@@ -80,3 +80,34 @@ func TestAdaptersByContent(t *testing.T) {
 		require.Zero(t, a.Snapshot().Index.Workers)
 	}
 }
+
+// TestNamespacesAreABound: in SGLang prompts of other namespaces have the same hashes, so
+// that a match says that it may be too high, unless there are only plain prompts, or
+// the format of events has the namespace in it.
+func TestNamespacesAreABound(t *testing.T) {
+	plain := blockhash.Prompt{Tokens: tokens(40)}
+	salted, keyed, named := plain, plain, plain
+	salted.CacheSalt, keyed.ExtraKey, named.LoRA = "s", "k", &blockhash.LoRA{Name: "x"}
+	for what, c := range map[string]struct {
+		release string
+		change  func(*kvatlas.Worker)
+		prompt  blockhash.Prompt
+		bound   bool
+	}{
+		"default":             {"0.5.9", func(*kvatlas.Worker) {}, plain, true},
+		"plain only":          {"0.5.9", func(w *kvatlas.Worker) { w.PlainOnly = true }, plain, false},
+		"against its word":    {"0.5.9", func(w *kvatlas.Worker) { w.PlainOnly = true }, keyed, true},
+		"salt":                {"0.5.18", func(*kvatlas.Worker) {}, salted, true},
+		"adapter":             {"0.5.22", func(*kvatlas.Worker) {}, named, true},
+		"format dynamo":       {"0.5.22", func(w *kvatlas.Worker) { w.DynamoEvents = true }, keyed, false},
+		"not chained":         {"0.5.4", func(w *kvatlas.Worker) { w.PlainOnly = true }, plain, true},
+		"whole nodes, by key": {"0.4.7", func(w *kvatlas.Worker) { w.PlainOnly = true }, plain, false},
+	} {
+		w := sglangWorker(c.release, 4)
+		c.change(&w)
+		var m kvatlas.Match
+		require.NoError(t, newAtlas(t, w).Match(&kvatlas.Request{Prompt: c.prompt}, &m), what)
+		require.Empty(t, m.Workers[0].Unknown, what)
+		require.Equal(t, c.bound, m.Workers[0].UpperBound, what)
+	}
+}

@@ -282,10 +282,10 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 	for i, at := range dm.at {
 		w := &m.Workers[at]
 		w.Unknown = cmp.Or(w.Unknown, unknown)
-		// Namespaces share hashes there; or nothing was compared with the engine.
-		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo &&
-			(req.Prompt.ExtraKey != "" || req.Prompt.LoRA != nil || req.Prompt.CacheSalt != "" && !d.key.scheme.SaltInHash()) ||
-			named || d.key.scheme.FromDocuments()
+		// Namespaces share hashes in SGLang, and pages that are alike where hashes are not
+		// chained; or nothing was compared with the engine.
+		plain := m.picked[at].PlainOnly && req.Prompt.Features() == 0
+		unsure := d.key.scheme.Engine() == sglang && !d.key.dynamo && !plain || !d.key.scheme.Chained() || named || d.key.scheme.FromDocuments()
 		w.WorkerMatch = dm.result.Workers[i]
 		w.Worker = m.places[at].id
 		if w.Unknown != "" {

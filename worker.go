@@ -64,9 +64,11 @@ type Worker struct {
 	// DynamoEvents says that SGLang publishes in "format": "dynamo" (from 0.5.22).
 	DynamoEvents bool
 	// PlainOnly declares that no request to this worker has a cache salt,
-	// multimodal items or prompt embeds. It is needed to match by content on
-	// releases whose events do not tell such blocks from plain ones (vLLM before
-	// 0.17); without it nothing is known there. See [ByContent].
+	// multimodal items or prompt embeds; on SGLang also no adapter or extra key. It
+	// is needed to match by content on releases whose events do not tell such blocks
+	// from plain ones (vLLM before 0.17); without it nothing is known there, see
+	// [ByContent]. On SGLang, whose namespaces share hashes, matches without it are
+	// upper bounds.
 	PlainOnly bool
 
 	// Replica is the name under which a subscriber knows the engine, where it is

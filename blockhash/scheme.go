@@ -192,6 +192,14 @@ func (s Scheme) LoRAPath() bool { return s.era().tagged }
 // each block's tokens (Dynamo from 1.6): before, blocks of both look like plain ones.
 func (s Scheme) Namespaces() bool { return s.era().seqNamespace }
 
+// Chained reports whether a hash names the whole prefix up to its block. In SGLang
+// 0.4.8 to 0.5.5 it names a page wherever it lies, so that pages can be taken for
+// others that are alike.
+func (s Scheme) Chained() bool {
+	e := s.era()
+	return e.family != familySGLang || e.sglang != sglangPage
+}
+
 // AdapterNamespaces reports whether hashes of adapters' prompts depend on an extra key
 // that only the engine knows (SGLang from 0.5.23; with Options.DynamoEvents from
 // 0.5.22): who does not, tells such prompts by content.

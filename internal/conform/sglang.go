@@ -165,7 +165,7 @@ func newSGLangRun(line []byte, res *Result, plainOnly bool) (*sglangRun, error) 
 	if err := r.atlas.AddWorker(w); err != nil {
 		return nil, err
 	}
-	r.over = h.Hash == "python-tuple-page" || h.SlidingWindow != nil
+	r.over = h.SlidingWindow != nil
 	stats, _, err := r.atlas.Stats("engine")
 	r.under = stats.Limitation != ""
 	if r.under {
@@ -218,7 +218,7 @@ func (r *sglangRun) query(line int, q *sglangQuery) error {
 	} else {
 		got.host = 0
 	}
-	over := r.over || w.UpperBound || q.ExtraKey == nil && strings.Contains(r.header.Config, "namespaces")
+	over := r.over || w.UpperBound
 	switch {
 	case got == want:
 		r.res.pass()
