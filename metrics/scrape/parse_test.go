@@ -246,6 +246,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(page[:min(len(page), 4000)])
 	}
 	f.Add([]byte("sglang:num_running_reqs{dp_rank=\"1\"} 4.0\n"))
+	f.Add([]byte("sglang:num_queue_reqs{priority=\"\",tp_rank=\"1\"} 4.0\nsglang:num_queue_reqs{priority=\"1\"} 2\n"))
+	f.Add([]byte("nv_trt_llm_request_metrics{request_type=\"waiting\"} 2\nnv_trt_llm_kv_cache_block_metrics{kv_cache_block_type=\"max\"} 7\ntrtllm_kv_cache_tokens_per_block 32"))
+	f.Add([]byte(`[{"numActiveRequests":5,"kvCacheStats":{"maxNumBlocks":1000,"usedNumBlocks":250}}]`))
 	f.Add([]byte("vllm:num_requests_running{a=\"\\\\\",engine=\"1\"} 0x1p4 12\nvllm:kv_cache_usage_perc 1e-3"))
 	f.Fuzz(func(t *testing.T, page []byte) {
 		var p Page
