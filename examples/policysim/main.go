@@ -63,7 +63,7 @@ func run(args []string, out, progress io.Writer) error {
 	fs.StringVar(&o.trace, "trace", "", "a trace of your own instead of scenarios (.gz too)")
 	fs.StringVar(&o.vllmLog, "vllm-log", "", "convert a log of vLLM (--enable-log-requests) to a trace on the output, and end")
 	fs.StringVar(&o.config, "config", "", "JSON file with the names of these flags; flags win")
-	fs.StringVar(&o.summary, "summary", "", "summarize JSON lines of earlier runs (files separated by commas) as a table, and end")
+	fs.StringVar(&o.summary, "summary", "", "summarize JSON lines of earlier runs (files separated by commas) as tables, with -svg as plots too, and end")
 	fs.StringVar(&o.svg, "svg", "", "folder for plots")
 	fs.IntVar(&o.block, "block", 512, "tokens in a block of -trace or -vllm-log")
 	fs.IntVar(&o.limit, "limit", 3000, "requests of a trace to play; 0 plays all")
@@ -91,7 +91,15 @@ func run(args []string, out, progress io.Writer) error {
 		}
 	}
 	if o.summary != "" {
-		return summarize(o.summary, out)
+		lines, err := readLines(o.summary)
+		if err != nil {
+			return err
+		}
+		summarize(lines, out)
+		if o.svg == "" {
+			return nil
+		}
+		return plot(o.svg, lines)
 	}
 	if o.vllmLog != "" {
 		return convert(&o, out)

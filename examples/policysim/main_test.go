@@ -37,12 +37,6 @@ func TestJSONLines(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "</svg>")
 
-	saved := filepath.Join(dir, "saved.jsonl")
-	require.NoError(t, os.WriteFile(saved, out.Bytes(), 0o600))
-	out.Reset()
-	require.NoError(t, run([]string{"-summary", saved}, &out, io.Discard))
-	require.Contains(t, out.String(), "| mine | 1 | 2.40 (1.000)")
-
 	out.Reset()
 	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random"}, &out, io.Discard))
 	require.Contains(t, out.String(), "goodput/s")
@@ -59,6 +53,32 @@ func TestJSONLines(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"-vllm-log", log, "-block", "2"}, &out, io.Discard))
 	require.Contains(t, out.String(), `"input_length":3,"output_length":4`)
+}
+
+func TestSummary(t *testing.T) {
+	dir := t.TempDir()
+	saved, plots := filepath.Join(dir, "saved.jsonl"), filepath.Join(dir, "plots")
+	var out bytes.Buffer
+	require.NoError(t, printJSON(&out, []line{
+		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 2, GoodShare: 0.5, UniqueTokens: 10, PrefillTokens: 15, Routers: 1},
+		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 2, Goodput: 4, GoodShare: 0.7, UniqueTokens: 10, PrefillTokens: 25, Routers: 1},
+		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 1.5, Routers: 4},
+		{Scenario: "mine", Load: 2, Policy: "random", Seed: 1, Goodput: 1, Routers: 1},
+		{Scenario: "mine", Load: 2, Policy: "roundrobin", Seed: 1, Goodput: 2, Routers: 1},
+		{Scenario: "mine", Load: 1, Policy: "kvatlas", Seed: 1, Goodput: 3, UniqueTokens: 1, Routers: 1},
+		{Scenario: "mine", Load: 1, Policy: "random", Seed: 1, Goodput: 4, Routers: 1},
+		{Scenario: "mine", Load: 1, Policy: "roundrobin", Seed: 1, Goodput: 2, Routers: 1},
+	}))
+	require.NoError(t, os.WriteFile(saved, out.Bytes(), 0o600))
+	out.Reset()
+	require.NoError(t, run([]string{"-summary", saved, "-svg", plots}, &out, io.Discard))
+	require.Contains(t, out.String(), "| mine | 1 | 3.00 (0.000) | random | 4.00 | 0.750 | roundrobin | 1.500 |")
+	require.Contains(t, out.String(), "| mine | 2 | 3.00 (0.600) | roundrobin | 2.00 | 1.500 | random | 3.000 | 0 / 0 | 0 / 0 | 0.00 | 2.00 | 0.0 | 0.500 |")
+	require.Contains(t, out.String(), "| mine | 1.200 | random | 1.500 | roundrobin |")
+	svg, err := os.ReadFile(filepath.Join(plots, "mine.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(svg), "kvatlas (4 routers)")
+	require.Error(t, run([]string{"-summary", "main_test.go"}, &out, io.Discard))
 }
 
 func TestRefuses(t *testing.T) {

@@ -122,6 +122,9 @@ func plot(dir string, lines []line) error {
 	}
 	byScenario := map[string]map[key][]float64{}
 	for _, l := range lines {
+		if l.Routers > 1 {
+			l.Policy += fmt.Sprintf(" (%d routers)", l.Routers)
+		}
 		if byScenario[l.Scenario] == nil {
 			byScenario[l.Scenario] = map[key][]float64{}
 		}
