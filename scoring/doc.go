@@ -12,8 +12,9 @@
 //
 // # Which policy
 //
-// [KVAtlas] is the default: it predicts each worker's time to first token and
-// charges the fleet for what is computed twice. [Preset] makes the policies of
+// [KVAtlas] is the default: it predicts each worker's time to first token, charges
+// the fleet for what is computed twice, and keeps an objective for as many
+// requests as it can. [Preset] makes the policies of
 // today's routers by name, with their defaults, for moving over without a change
 // of behaviour and for comparing on one trace; package simulate does that.
 // [PrefixLoad] is the simplest that works. [Shadow] runs two side by side.
