@@ -64,15 +64,29 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
+// BenchmarkLoad loads tokenizer.json, and its compact form.
 func BenchmarkLoad(b *testing.B) {
 	for _, name := range []string{"qwen3", "mistral-v3", "gpt-oss", "gemma3"} {
-		b.Run(name, func(b *testing.B) {
-			data := tokenizerJSON(b, name)
+		data := func(b *testing.B) []byte { return tokenizerJSON(b, name) }
+		b.Run(name+"/json", func(b *testing.B) {
+			data := data(b)
 			b.ReportAllocs()
 			for b.Loop() {
-				_, err := Load(data, Options{})
+				_, err := Load(data, wholeOptions)
 				require.NoError(b, err)
 			}
+		})
+		b.Run(name+"/compact", func(b *testing.B) {
+			tok, err := Load(data(b), wholeOptions)
+			require.NoError(b, err)
+			form, err := tok.AppendBinary(nil)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, err := LoadBinary(form, tok.source, wholeOptions)
+				require.NoError(b, err)
+			}
+			b.ReportMetric(float64(len(form))/1e6, "MB")
 		})
 	}
 }

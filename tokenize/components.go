@@ -80,7 +80,9 @@ type pretokenizer struct {
 	// not begin with one.
 	prefix prefixScheme
 	// levels are the patterns; each splits the pieces of the one before.
+	// splits are the same by name.
 	levels []splitFunc
+	splits []splitKind
 	// bytes says that the model sees bytes.
 	bytes bool
 	// words says that a piece begins at each mark.
@@ -152,16 +154,15 @@ func (p *pretokenizer) read(raw string, marked bool, depth int) error {
 			p.prefix = prefixAlways
 		}
 		if all.UseRegex == nil || *all.UseRegex {
-			p.levels = append(p.levels, splitGPT2)
-			p.wordLevel = true
+			p.split(kindGPT2)
 		}
 		p.bytes = true
 		return nil
 	case "Digits":
 		if all.Individual != nil && *all.Individual {
-			p.levels = append(p.levels, splitDigit)
+			p.split(kindDigit)
 		} else {
-			p.levels = append(p.levels, splitDigitRun)
+			p.split(kindDigitRun)
 		}
 		return nil
 	case "Split":
@@ -206,26 +207,32 @@ func (p *pretokenizer) readSplit(pattern *pattern, behavior string, invert, mark
 	if pattern.Regex == nil {
 		return unsupported("pre_tokenizer.pattern", "String", "only known regular expressions are split")
 	}
-	known, ok := splitters[*pattern.Regex]
+	kind, ok := patterns[*pattern.Regex]
 	if !ok {
 		return unsupported("pre_tokenizer.pattern", *pattern.Regex, "only these exact patterns are known: GPT-2, cl100k and Qwen, o200k, tekken, DeepSeek-V3")
 	}
 	switch {
 	case behavior == "Isolated" && !invert:
-	case behavior == "Removed" && invert && known.covers: // nothing is removed
+	case behavior == "Removed" && invert && splitters[kind].covers: // nothing is removed
 	default:
 		return unsupported("pre_tokenizer.behavior", behavior, "")
 	}
-	p.levels = append(p.levels, known.split)
-	p.wordLevel = p.wordLevel || known.words
+	p.split(kind)
 	return nil
+}
+
+// split adds a level.
+func (p *pretokenizer) split(kind splitKind) {
+	p.splits = append(p.splits, kind)
+	p.levels = append(p.levels, splitters[kind].split)
+	p.wordLevel = p.wordLevel || splitters[kind].words
 }
 
 // template is what a post-processor puts around the ids of a text.
 type template struct {
 	before, after []uint32
 	pair          []templateStep
-	pairErr       error // why pairs of texts are not known
+	pairErr       *UnsupportedError // why pairs of texts are not known
 }
 
 // templateStep is one step of a template for two texts: ids, or a text when
@@ -317,7 +324,9 @@ func (t *template) readPair(raw rawJSON, special specialTokens) {
 	if err == nil && texts != [2]int{1, 1} {
 		err = unsupported("post_processor.pair", fmt.Sprint(texts), "both texts must stand in it once")
 	}
-	t.pairErr = err
+	if err != nil {
+		t.pairErr = &UnsupportedError{Part: "post_processor.pair", Value: "TemplateProcessing", Reason: err.Error()}
+	}
 }
 
 func readPostProcessor(raw string, t *template, depth int) error {

@@ -3,18 +3,17 @@ package tokenize
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
-	"github.com/kvatlas/kvatlas/tokenize/internal/unidata"
 )
 
 // LoadFile is [Load] of the file of that name. Gzip is recognized by its
@@ -58,6 +57,7 @@ func Load(data []byte, o Options) (*Tokenizer, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	source := sha256.Sum256(data)
 	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(bytes.NewReader(data))
 		if err != nil {
@@ -77,14 +77,8 @@ func Load(data []byte, o Options) (*Tokenizer, error) {
 	if err != nil {
 		return nil, asFileError(err)
 	}
-	t := &Tokenizer{
-		u:       unidata.Load(),
-		maxText: o.MaxTextBytes,
-		idle:    make(chan *state, 2*runtime.GOMAXPROCS(0)),
-	}
-	if t.maxText == 0 {
-		t.maxText = DefaultMaxTextBytes
-	}
+	t := newTokenizer(o)
+	t.source = source
 	if err := t.compile(f, s, o); err != nil {
 		return nil, asFileError(err)
 	}
@@ -196,12 +190,18 @@ func (t *Tokenizer) compileAdded(f *file) error {
 			twice[s] = true
 		}
 	}
-	t.raw = newMatcher(lists[0], spellings[0])
-	t.normal = newMatcher(lists[1], spellings[1])
-	t.neighbours = slices.ContainsFunc(lists[0], func(a addedToken) bool { return a.singleWord || a.lstrip || a.rstrip })
-	t.turns = delimiters(lists[0])
-	t.stream.init(t, lists, spellings)
+	t.added, t.spellings = lists, spellings
+	t.finish()
 	return nil
+}
+
+// finish makes what follows from the rest.
+func (t *Tokenizer) finish() {
+	t.raw = newMatcher(t.added[0], t.spellings[0])
+	t.normal = newMatcher(t.added[1], t.spellings[1])
+	t.neighbours = slices.ContainsFunc(t.added[0], func(a addedToken) bool { return a.singleWord || a.lstrip || a.rstrip })
+	t.turns = delimiters(t.added[0])
+	t.stream.init(t)
 }
 
 // delimiters returns a matcher of the special tokens at which a text may be

@@ -194,6 +194,9 @@ func (s *state) placed(dst []Token, a alignedText, at place) []Token {
 	done := 0
 	for _, id := range s.pieces(nil, a.text) {
 		n := int(s.t.lengths[id])
+		if n == 0 || done+n > len(a.text) {
+			continue // not of this text: a compact form that was made up
+		}
 		from := a.over(done, done+n)
 		dst = append(dst, Token{id, from.start, from.end})
 		done += n

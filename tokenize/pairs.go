@@ -53,4 +53,23 @@ func (t *pairTable) rank(left, right uint32) uint32 {
 	}
 }
 
+// mergePair is what a merge joins. A merge whose pair a later one joins too
+// is not there: it never applies.
+type mergePair struct {
+	left, right uint32
+	there       bool
+}
+
+// byRank gives the pairs of n merges.
+func (t *pairTable) byRank(n int) []mergePair {
+	pairs := make([]mergePair, n)
+	for _, s := range t.slots {
+		if s != 0 {
+			key := s >> rankBits
+			pairs[s&(1<<rankBits-1)-1] = mergePair{uint32(key >> idBits), uint32(key & (1<<idBits - 1)), true}
+		}
+	}
+	return pairs
+}
+
 func hashPair(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 }

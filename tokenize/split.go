@@ -14,7 +14,7 @@ import (
 // that is being split ends: lookahead sees nothing behind it.
 type splitFunc func(u *unidata.Tables, s string, i int) (start, end int)
 
-// patternSplitter is what is known about one regular expression.
+// patternSplitter is what is known about one way to split.
 type patternSplitter struct {
 	split splitFunc
 	// covers says that every character of any text belongs to a match, so
@@ -46,15 +46,40 @@ const (
 		"|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"
 )
 
-var splitters = map[string]patternSplitter{
-	patternGPT2:     {splitGPT2, true, true},
-	patternCl100k:   {splitCl100k, true, true},
-	patternQwen:     {splitQwen, true, true},
-	patternO200k:    {splitO200k, true, true},
-	patternTekken:   {splitTekken, true, true},
-	patternDigits3:  {splitDigits3, false, false},
-	patternCJK:      {splitCJK, false, false},
-	patternDeepSeek: {splitDeepSeek, false, true},
+// splitKind names what splits a text. The compact form of a tokenizer holds
+// its numbers: new ones go to the end.
+type splitKind uint8
+
+const (
+	kindGPT2 splitKind = iota
+	kindCl100k
+	kindQwen
+	kindO200k
+	kindTekken
+	kindDigits3
+	kindCJK
+	kindDeepSeek
+	kindDigit    // pre-tokenizer Digits, individual_digits
+	kindDigitRun // the same without
+	splitKinds
+)
+
+var patterns = map[string]splitKind{
+	patternGPT2: kindGPT2, patternCl100k: kindCl100k, patternQwen: kindQwen, patternO200k: kindO200k, patternTekken: kindTekken,
+	patternDigits3: kindDigits3, patternCJK: kindCJK, patternDeepSeek: kindDeepSeek,
+}
+
+var splitters = [splitKinds]patternSplitter{
+	kindGPT2:     {splitGPT2, true, true},
+	kindCl100k:   {splitCl100k, true, true},
+	kindQwen:     {splitQwen, true, true},
+	kindO200k:    {splitO200k, true, true},
+	kindTekken:   {splitTekken, true, true},
+	kindDigits3:  {splitDigits3, false, false},
+	kindCJK:      {splitCJK, false, false},
+	kindDeepSeek: {splitDeepSeek, false, true},
+	kindDigit:    {splitDigit, false, false},
+	kindDigitRun: {splitDigitRun, false, false},
 }
 
 // Classes that the patterns tell apart. Each character has exactly one.

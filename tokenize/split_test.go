@@ -28,7 +28,8 @@ func TestASCIITables(t *testing.T) {
 func TestCovers(t *testing.T) {
 	oneGoroutine(t)
 	u, p := unidata.Load(), loadPools(t)
-	for pattern, known := range splitters {
+	for pattern, kind := range patterns {
+		known := splitters[kind]
 		for n := range 2000 {
 			text := p.text(n)
 			for i := 0; i < len(text); {

@@ -191,10 +191,9 @@ const widePunctuation = "、。「」『』【】《》！（），：；？"
 
 const asciiSpace = " \t\n\v\f\r"
 
-// init looks at everything that could reach across a cut. tokens are the
-// added ones, found before normalization and after, spellings how the second
-// look by then.
-func (c *streamCuts) init(t *Tokenizer, tokens [2][]addedToken, spellings [2][]string) {
+// init looks at everything that could reach across a cut.
+func (c *streamCuts) init(t *Tokenizer) {
+	tokens, spellings := t.added, t.spellings
 	refuse := func(part, reason string) {
 		if c.refused == nil {
 			c.refused = &NoStreamError{part, reason}

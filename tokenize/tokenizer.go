@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"crypto/sha256"
 	"unicode/utf8"
 
 	"github.com/kvatlas/kvatlas/tokenize/internal/unidata"
@@ -59,6 +60,10 @@ type Tokenizer struct {
 	// single_word.
 	neighbours bool
 	stream     streamCuts
+	added      [2][]addedToken // those of raw and of normal
+	spellings  [2][]string     // what is looked for of each
+	ignored    bool            // some of Options.IgnoreTruncation and IgnorePadding
+	source     [sha256.Size]byte
 	lengths    []uint16 // by id: bytes of prepared text; nil without offsets
 	idle       chan *state
 }

@@ -1,6 +1,8 @@
 package tokenize
 
 import (
+	"encoding/binary"
+	"maps"
 	"math/bits"
 	"strings"
 )
@@ -78,6 +80,36 @@ func inline(s string) (lo, hi uint64) {
 	default:
 		return uint64(s[0]) | uint64(s[n>>1])<<8 | uint64(s[n-1])<<16, 0
 	}
+}
+
+// all gives the texts and their tokens.
+func (t *wordTable) all() map[string]uint32 {
+	words := maps.Clone(t.long)
+	for _, s := range t.slots {
+		if s.size > 0 {
+			words[s.text()] = s.id
+		}
+	}
+	return words
+}
+
+// text undoes inline.
+func (s *wordSlot) text() string {
+	var b [maxInline]byte
+	n := int(s.size)
+	switch {
+	case n >= 8:
+		binary.LittleEndian.PutUint64(b[n-8:], s.hi)
+		binary.LittleEndian.PutUint64(b[:], s.lo)
+	case n >= 4:
+		binary.LittleEndian.PutUint32(b[n-4:], uint32(s.lo>>32))
+		binary.LittleEndian.PutUint32(b[:], uint32(s.lo))
+	default:
+		b[n-1] = byte(s.lo >> 16)
+		b[n>>1] = byte(s.lo >> 8)
+		b[0] = byte(s.lo)
+	}
+	return string(b[:n])
 }
 
 func load64(s string) uint64 {

@@ -225,7 +225,7 @@ func measureTurns(bench string, tok *tokenize.Tokenizer, text func(dst []byte, i
 
 // twoCores compares the work done by one goroutine and by two, on prompts of
 // mixed lengths, in rounds that alternate with a loop that shares nothing and
-// fits into registers: what that loses is the machine's. A ratio is of the
+// fits into registers, for about as long: what that loses is the machine's. A ratio is of the
 // time by the clock, times two; its note has the same by CPU time, which
 // shows what is lost to locks and shared memory whatever else runs.
 func twoCores(name string, tok *tokenize.Tokenizer, text string) {
@@ -235,7 +235,7 @@ func twoCores(name string, tok *tokenize.Tokenizer, text string) {
 	mixed := func() func() {
 		dst := make([]uint32, 0, len(text))
 		return func() {
-			for i := range 400 {
+			for i := range 1600 {
 				at := i * 997 % (len(text) / 2)
 				dst = encode(tok, dst, text[at:at+1+i*i%20_000])
 			}
@@ -244,7 +244,7 @@ func twoCores(name string, tok *tokenize.Tokenizer, text string) {
 	alone := func() func() {
 		return func() {
 			x := uint64(1)
-			for range 60_000_000 {
+			for range 120_000_000 {
 				x ^= x << 13
 				x ^= x >> 7
 				x ^= x << 17
