@@ -4,11 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
@@ -34,6 +36,7 @@ var (
 	rounds = flag.Int("rounds", 15, "timings of each kind, alternating; the median counts")
 	runs   = flag.Int("runs", 1, "go through all so many times, and print the medians at the end")
 	only   = flag.String("run", "", "only benchmarks whose name matches this regular expression")
+	peers  = flag.String("peers", "", "the program made of rust/: its benchmarks go through the same runs")
 	filter *regexp.Regexp
 )
 
@@ -62,6 +65,22 @@ func all() {
 	}
 	nextTurn()
 	pairs()
+	if *peers != "" {
+		others()
+	}
+}
+
+// others takes the results of the routers' own hashes.
+func others() {
+	out, err := exec.Command(*peers).Output()
+	check(err)
+	for line := range bytes.Lines(out) {
+		var r result
+		check(json.Unmarshal(line, &r))
+		if filter.MatchString(r.Bench) {
+			add(r)
+		}
+	}
 }
 
 // pairs hashes eight prompts together, the floor being one after the other.
@@ -264,14 +283,19 @@ func report(bench string, blocks int, ours, floor func()) {
 		r.Ratio = round(r.NS / r.Floor)
 	}
 	r.NS, r.Floor = round(r.NS), round(r.Floor)
-	if *runs > 1 {
-		if results[bench] == nil {
-			order = append(order, bench)
-		}
-		results[bench] = append(results[bench], r)
+	add(r)
+}
+
+// add prints a result, or keeps it when there are several runs.
+func add(r result) {
+	if *runs == 1 {
+		check(json.NewEncoder(os.Stdout).Encode(r))
 		return
 	}
-	check(json.NewEncoder(os.Stdout).Encode(r))
+	if results[r.Bench] == nil {
+		order = append(order, r.Bench)
+	}
+	results[r.Bench] = append(results[r.Bench], r)
 }
 
 // What several runs gave, and the order of benchmarks.
