@@ -28,37 +28,52 @@ func idsOfWidths(d dice, n int) []uint32 {
 // fastMost is the largest block that is hashed ahead.
 const fastMost = 8192
 
-// TestAhead: blocks hashed ahead are what they are one by one, and what the
-// reference says, for blocks of every length of message that XXH3 tells apart.
+// checkAhead compares blocks hashed ahead with those one by one, and with the
+// reference.
+func checkAhead(t *testing.T, d dice, size, blocks int) {
+	var c Chain
+	for _, a := range []Algorithm{XXHash, XXHashCBOR, SHA256} {
+		h := mustNew(t, Options{Scheme: mustScheme(t, "0.31.0"), Algorithm: a, BlockSize: size, Seed: SeedText("0")})
+		p := &Prompt{Tokens: idsOfWidths(d, size*blocks+d.IntN(size))}
+		if d.IntN(4) == 0 {
+			p.CacheSalt = "tenant"
+		}
+		got, err := h.AppendDigests(nil, p)
+		require.NoError(t, err)
+		require.NoError(t, h.Start(&c, p))
+		var want []byte
+		for range blocks {
+			_, ok := c.Next()
+			require.True(t, ok)
+			want = append(want, c.Digest()...)
+		}
+		require.Equal(t, want, got, "%v, blocks of %d", a, size)
+		require.Equal(t, slowDigests(h, p), got, "%v, blocks of %d", a, size)
+	}
+}
+
+// TestAhead: for blocks of every length of message that XXH3 tells apart.
 func TestAhead(t *testing.T) {
 	d := rand.New(rand.NewPCG(3, 3))
-	var c Chain
 	for size := 8; size <= fastMost; size += 8 {
 		if size > 480 {
 			size *= 2
 		}
-		for _, a := range []Algorithm{XXHash, XXHashCBOR, SHA256} {
-			h := mustNew(t, Options{Scheme: mustScheme(t, "0.31.0"), Algorithm: a, BlockSize: size, Seed: SeedText("0")})
-			blocks := 1 + d.IntN(10)
-			if d.IntN(8) == 0 {
-				blocks += 150
-			}
-			blocks = min(blocks, 1+100_000/size)
-			p := &Prompt{Tokens: idsOfWidths(d, size*blocks+d.IntN(size))}
-			if d.IntN(4) == 0 {
-				p.CacheSalt = "tenant"
-			}
-			got, err := h.AppendDigests(nil, p)
-			require.NoError(t, err)
-			require.NoError(t, h.Start(&c, p))
-			var want []byte
-			for range blocks {
-				_, ok := c.Next()
-				require.True(t, ok)
-				want = append(want, c.Digest()...)
-			}
-			require.Equal(t, want, got, "%v, blocks of %d", a, size)
-			require.Equal(t, slowDigests(h, p), got, "%v, blocks of %d", a, size)
+		blocks := 1 + d.IntN(10)
+		if d.IntN(8) == 0 {
+			blocks += 300
 		}
+		checkAhead(t, d, size, min(blocks, 1+100_000/size))
 	}
+}
+
+// FuzzAhead is that for any ids.
+func FuzzAhead(f *testing.F) {
+	for _, seed := range []string{"", "\x01\x03\x02\x00", "sixteen tokens or more and a salt, then another block of them"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		d := &fuzzDice{data}
+		checkAhead(t, d, 8*(1+d.IntN(40)), d.IntN(9))
+	})
 }
