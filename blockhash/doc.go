@@ -41,7 +41,8 @@
 // buffer, so reuse it. A block's bytes are encoded by hand straight into one
 // buffer: no pickle or CBOR library runs. On amd64 the SHA extensions and
 // AVX-512 are used where the processor has them; the build tag purego leaves
-// them out.
+// them out. With xxhash the append functions encode some blocks ahead of the
+// one being hashed.
 //
 // Three ways lead past the hash function's own cost: a Chain stops where the
 // lookup does; [Hasher.Resume] goes on after a known digest; and with
