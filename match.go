@@ -177,6 +177,8 @@ func (a *Atlas) match(req *Request, m *Match) error {
 func (m *Match) place(features blockhash.Features) {
 	m.places = m.places[:0]
 	m.domains.used, m.chunks.used = 0, 0
+	zeros := m.none(int(radix.Storage) + 1)
+	var last *domain
 	for _, w := range m.picked {
 		if w.chunks != nil {
 			m.chunks.add(w.chunks.domain)
@@ -184,7 +186,7 @@ func (m *Match) place(features blockhash.Features) {
 		p := w.at.Load()
 		m.places = append(m.places, p)
 		match := WorkerMatch{Name: w.Name, Unknown: w.unknown()}
-		match.Known, match.Blocks = true, m.none(int(radix.Storage)+1)
+		match.Known, match.Blocks = true, zeros
 		if p == nil {
 			match.Unknown = cmp.Or(match.Unknown, unknownYet)
 			m.Workers = append(m.Workers, match)
@@ -194,7 +196,10 @@ func (m *Match) place(features blockhash.Features) {
 			match.Unknown = p.why
 		}
 		m.Workers = append(m.Workers, match)
-		m.domains.add(p.domain)
+		if p.domain != last {
+			last = p.domain
+			m.domains.add(last)
+		}
 	}
 }
 
