@@ -1,6 +1,7 @@
 package kvatlas_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"log"
 
@@ -37,6 +38,46 @@ func ExampleAtlas_Handler() {
 		log.Fatal(err)
 	}
 	// Route from any goroutine; look at how the streams are with sub.AppendStatus.
+}
+
+// A worker of which nothing is known but its name is found out by its events.
+func ExampleAtlas_Profile() {
+	atlas, err := kvatlas.New(kvatlas.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := atlas.AddWorker(kvatlas.Worker{Name: "replica-a", Auto: true}); err != nil {
+		log.Fatal(err)
+	}
+	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}
+	var match kvatlas.Match
+	if err := atlas.Match(&request, &match); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("known:", match.Workers[0].Unknown == "")
+
+	payload, err := base64.StdEncoding.DecodeString(message) // what vLLM 0.32.0 published
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := atlas.Apply("replica-a", payload); err != nil {
+		log.Fatal(err)
+	}
+	if err := atlas.Match(&request, &match); err != nil {
+		log.Fatal(err)
+	}
+	profile, err := atlas.Profile("replica-a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("cached:", match.Workers[0].Usable, "tokens")
+	fmt.Println(profile.Releases)
+	fmt.Println(profile.Algorithm, profile.Seed, profile.BlockSize)
+	// Output:
+	// known: false
+	// cached: 32 tokens
+	// vllm from 0.29.0
+	// sha256 PYTHONHASHSEED unset 32
 }
 
 // Follow a request to its end, so that the next decisions know what is under way.
