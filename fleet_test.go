@@ -221,15 +221,24 @@ func traceTape(t *testing.T, name string) (tape, *recording.Trace) {
 	out := tape{worker: w}
 	out.worker.PlainOnly = true
 	var prompts recording.Prompts
+	extras := map[string]blockhash.Prompt{}
 	for i := range tr.Ops {
 		op := &tr.Ops[i]
 		switch op.Op {
 		case "events":
 			out.steps = append(out.steps, tapeStep{payload: op.Payload})
-		case "query":
-			tokens, err := prompts.Add(op)
+		case "arrive":
+			_, err := prompts.Add(op)
 			require.NoError(t, err)
-			p := conform.TracePrompt(op)
+			extras[op.ID] = conform.TracePrompt(op)
+		case "query":
+			tokens, arrived := prompts.Get(op.ID)
+			if !arrived {
+				tokens, err = prompts.Add(op)
+				require.NoError(t, err)
+				extras[op.ID] = conform.TracePrompt(op)
+			}
+			p := extras[op.ID]
 			p.Tokens, p.WideTokens = recorded.Tokens(tokens)
 			out.worker.PlainOnly = out.worker.PlainOnly && p.Features() == 0
 			out.steps = append(out.steps, tapeStep{prompt: &p})
@@ -282,7 +291,7 @@ func beside(t *testing.T, name string, tp tape, auto kvatlas.Worker) (known, unk
 func TestAutomatic(t *testing.T) {
 	var counts [3]int
 	never := map[string]string{}
-	for _, pattern := range []string{"vllm/server/*/truth-*.jsonl", "vllm/truth/*/*.jsonl", "sglang/truth/*.jsonl"} {
+	for _, pattern := range []string{"vllm/server/*/truth-*.jsonl", "vllm/truth/*/*.jsonl", "vllm/scheduler/*/*.jsonl", "vllm/tiers/*/*.jsonl", "sglang/truth/*.jsonl"} {
 		for _, name := range golden.Files(t, pattern) {
 			var tp tape
 			ruled := false
@@ -292,7 +301,7 @@ func TestAutomatic(t *testing.T) {
 			case strings.HasPrefix(name, "vllm"):
 				var tr *recording.Trace
 				tp, tr = traceTape(t, name)
-				ruled = len(tr.Groups) > 1 || tr.Groups[0].Kind != "full_attention"
+				ruled = len(tr.Groups) > 1 || tr.Groups[0].Kind != "full_attention" || tr.Connector != ""
 			default:
 				tp = sglangTape(t, name)
 			}
