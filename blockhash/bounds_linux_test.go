@@ -42,7 +42,7 @@ func TestBounds(t *testing.T) {
 				c := Chain{eager: true}
 				require.NoError(t, h.Start(&c, p))
 				if f := &c.fast; f.on {
-					f.buf = fenced(t, len(f.buf))
+					f.buf, f.fastShape = fenced(t, len(f.buf)), fastShape{}
 					require.NoError(t, h.Start(&c, p))
 				}
 				for i := range blocks + 1 {

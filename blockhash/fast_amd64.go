@@ -4,20 +4,29 @@ package blockhash
 
 import (
 	"encoding/binary"
+	"slices"
 )
 
 // fast is the way of nearly all blocks: no extra keys, ids that fit, whole
 // groups of eight of them. All of a message but parent, ids and length stands
 // in its buffer before. The result is what the encoder would have written.
 type fast struct {
-	on     bool
+	on bool
+	fastShape
 	parent int    // where the parent goes in a message
 	tokens int    // where ids go
+	room   int    // of one message
 	buf    []byte // one message, or a ring of them
 
-	ahead   bool // blocks may be hashed before they are asked for
-	room    int  // of one message in the ring
-	digests [16 * aheadMost]byte
+	hashed []byte // digests of blocks hashed ahead
+}
+
+// fastShape is what the buffer is prepared for.
+type fastShape struct {
+	cbor   bool
+	ahead  bool // blocks may be hashed before they are asked for
+	digest int  // bytes of the parent
+	block  int  // ids
 }
 
 // fastMaxBlock keeps ids of five bytes within one frame.
@@ -43,33 +52,36 @@ func (c *Chain) setFast() {
 	if !f.on {
 		return
 	}
+	e := &c.enc
+	shape := fastShape{e.cbor, c.eager && o.Algorithm.xxh(), c.h.DigestSize(), o.BlockSize}
+	if f.fastShape == shape {
+		return
+	}
+	f.fastShape = shape
 	// Let the encoder write the start of a message, and find the places in it.
-	e, size := &c.enc, c.h.DigestSize()
 	var none [len(c.digest)]byte
-	e.beginBlock(none[:size], o.BlockSize)
+	e.beginBlock(none[:f.digest], f.block)
 	f.tokens = len(e.buf)
-	f.parent = f.tokens - size
+	f.parent = f.tokens - f.digest
 	if e.cbor {
-		f.parent -= cborHeadLen(o.BlockSize)
+		f.parent -= cborHeadLen(f.block)
 	} else {
 		f.parent -= 2 // MEMOIZE, MARK
 		e.buf[firstFrame] = opFrame
 	}
-	f.ahead = c.eager && o.Algorithm.xxh()
-	room, messages := f.tokens+o.BlockSize*5+bulkRoom, 1
+	f.room = f.tokens + f.block*5 + bulkRoom
+	messages, own := 1, 0
 	if f.ahead {
-		room, messages = room+8, ringSlots
+		messages, own = ringSlots, ringOwn
+		f.room += own
+		f.hashed = slices.Grow(f.hashed[:0], 16*aheadMost)[:16*aheadMost]
 	}
-	if cap(f.buf) < messages*room {
-		f.buf = make([]byte, messages*room)
+	if cap(f.buf) < messages*f.room {
+		f.buf = make([]byte, messages*f.room)
 	}
-	f.buf = f.buf[:messages*room]
-	copy(f.buf, e.buf)
-	if f.ahead {
-		f.room = room
-		for at := 0; at < len(f.buf); at += room {
-			copy(f.buf[at+8:], e.buf)
-		}
+	f.buf = f.buf[:messages*f.room]
+	for at := 0; at < len(f.buf); at += f.room {
+		copy(f.buf[at+own:], e.buf)
 	}
 }
 
@@ -137,11 +149,10 @@ func (c *Chain) hashAhead(start int) []byte {
 	}
 	ids := c.narrow.at(start, start+n*size)
 	trailer, trailing := c.trailer()
-	if xxh3Chain(&f.digests[0], &f.buf[0], f.room, &ids[0], size/8, n, c.enc.cbor, 8+f.tokens, trailer, trailing-8,
+	if xxh3Chain(&f.hashed[0], &f.buf[0], f.room, &ids[0], size/8, n, f.cbor, ringOwn+f.tokens, trailer, trailing-ringOwn,
 		(*[16]byte)(c.digest[:]), c.enc.idTable(), &xxh3Constants) {
-		f.ahead = false
-		copy(f.buf, f.buf[8:8+f.tokens])
+		f.on = false // rare enough to go the slow way
 		return nil
 	}
-	return f.digests[:16*n]
+	return f.hashed[:16*n]
 }

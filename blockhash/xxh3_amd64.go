@@ -33,8 +33,10 @@ var xxh3Constants = xxh3Table{
 	avalanche: 0x165667919e3779f9,
 }
 
-// ringSlots is how many messages a ring has.
-const ringSlots = 4
+const (
+	ringSlots = 4 // messages in a ring
+	ringOwn   = 8 // bytes before each
+)
 
 // xxh3Chain encodes n blocks of groups of eight ids and writes the XXH3-128 digests of
 // their messages, of 17 bytes or more each. It works in a ring of messages,
