@@ -128,8 +128,11 @@ func (c *Chain) fastMessage(start int) []byte {
 }
 
 // aheadMost is how many blocks are hashed ahead, but with a memo no more than a
-// span.
-const aheadMost = 256
+// span; and no more than aheadIDs, so that the runtime never waits for long.
+const (
+	aheadMost = 256
+	aheadIDs  = 64 << 10
+)
 
 // hashAhead returns the digests of some blocks from start on, none if this is
 // not the way to hash the first of them. The Chain's state stays as it is.
@@ -143,7 +146,7 @@ func (c *Chain) hashAhead(start int) []byte {
 	if !f.on || !f.ahead || !c.plainRoot(start) {
 		return nil
 	}
-	n := min((c.Len()-start)/size, aheadMost)
+	n := min((c.Len()-start)/size, aheadMost, aheadIDs/size)
 	if c.h.memo != nil {
 		n = min(n, MemoSpan-c.blocks%MemoSpan)
 	}
