@@ -277,7 +277,7 @@ func TestDynamoNeverOvercounts(t *testing.T) {
 // mooncakeEvent makes an event of worker-0, numbered in its medium's stream.
 func mooncakeEvent(id int, kind, medium, rest string) string {
 	return fmt.Sprintf(`{"event_id":%d,"timestamp":%d,"event_type":%q,"model_name":"m","block_size":4,"additional_salt":null,`+
-		`"lora_name":null,"tenant_id":"default","backend_id":"worker-0","medium":%q,"dp_rank":0%s}`, id, 1739145600000+id, kind, medium, rest)
+		`"lora_name":null,"tenant_id":"default","backend_id":"worker-0","medium":%q,"dp_rank":0%s}`, id, 1739145600000+int64(id), kind, medium, rest)
 }
 
 // seqHashes are the rolling hashes of RFC 1527 for whole blocks of 4.

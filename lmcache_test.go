@@ -405,7 +405,7 @@ func TestLMCacheAgainstReference(t *testing.T) {
 			tokens := prompts[rng.IntN(len(prompts))]
 			switch rng.IntN(4) {
 			case 0:
-				now = now.Add(time.Duration(rng.IntN(int(decay / 4))))
+				now = now.Add(time.Duration(rng.Int64N(int64(decay / 4))))
 			case 1, 2:
 				from := rng.IntN(len(tokens) / 64)
 				to := from + 1 + rng.IntN(len(tokens)/64-from)

@@ -73,7 +73,7 @@ func TestDocumented(t *testing.T) {
 	// Once more; a hole; a new beginning; none of another stream's business.
 	require.NoError(t, f.Events([]byte("["+stored+","+removed+","+cleared+"]")))
 	require.Empty(t, r.take())
-	later := func(event string, id, at int) string {
+	later := func(event string, id int, at int64) string {
 		e := strings.Replace(event, `"event_id":43`, fmt.Sprintf(`"event_id":%d`, id), 1)
 		return strings.Replace(e, "1739145601000", fmt.Sprint(at), 1)
 	}
