@@ -232,6 +232,7 @@ func TestMalformed(t *testing.T) {
 		"too large a hash":    {`{"type":"removed","block_hashes":[18446744073709551616]}`, kvevents.ReasonHash, kvevents.BlockRemoved},
 		"block without hash":  {`{"type":"stored","blocks":[{"tokens":[]}]}`, kvevents.ReasonHash, kvevents.BlockStored},
 		"block without token": {`{"type":"stored","blocks":[{"block_hash":1}]}`, kvevents.ReasonMissingField, kvevents.BlockStored},
+		"one hash too many":   {`{"type":"stored","block_hash":9,"blocks":[{"block_hash":1,"tokens":[1,2]}]}`, kvevents.ReasonLength, kvevents.BlockStored},
 		"token without id":    {`{"type":"stored","blocks":[{"block_hash":1,"tokens":[{}]}]}`, kvevents.ReasonMissingField, kvevents.BlockStored},
 		"negative level":      {`{"type":"stored","blocks":[{"block_hash":1,"tokens":[],"cache_level":-1}]}`, kvevents.ReasonFieldType, kvevents.BlockStored},
 		"half a change":       {`{"type":"updated","block_hash":1,"cache_level":{"new_value":1}}`, kvevents.ReasonMissingField, 0},

@@ -88,6 +88,8 @@ func (p *parsed) check() {
 	case p.kind() == kvevents.BlockStored && !p.hasBlocks, p.kind() == kvevents.BlockRemoved && !p.hasHashes,
 		p.typ == "updated" && p.moved && len(p.hashes) != 1:
 		p.Bad(kvevents.ReasonMissingField)
+	case p.kind() == kvevents.BlockStored && len(p.hashes) != len(p.blocks): // a hash beside the blocks' own
+		p.Bad(kvevents.ReasonLength)
 	}
 }
 
