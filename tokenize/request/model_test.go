@@ -1,10 +1,12 @@
 package request
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -355,7 +357,8 @@ func TestRemoteAndCanary(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 	var mismatches []*remote.MismatchError
-	canary, err := NewCanary(CanaryOptions{Client: client, Tokenizer: tok, Every: 2, OnMismatch: func(e *remote.MismatchError) { mismatches = append(mismatches, e) }})
+	var log bytes.Buffer
+	canary, err := NewCanary(CanaryOptions{Client: client, Tokenizer: tok, Every: 2, Logger: slog.New(slog.NewTextHandler(&log, nil)), OnMismatch: func(e *remote.MismatchError) { mismatches = append(mismatches, e) }})
 	require.NoError(t, err)
 	m.InProcess, m.Remote = canary.OK, client
 
@@ -380,6 +383,8 @@ func TestRemoteAndCanary(t *testing.T) {
 	require.ErrorAs(t, canary.Sample(t.Context(), "the other"), new(*remote.MismatchError))
 	require.True(t, isRemote())
 	require.Len(t, mismatches, 1)
+	require.Contains(t, log.String(), "level=ERROR")
+	require.Contains(t, log.String(), `text="the other"`)
 	lie = false
 	require.NoError(t, canary.Check(t.Context()))
 	require.True(t, isRemote(), "a mismatch is not forgotten")
