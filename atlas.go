@@ -64,7 +64,7 @@ type Options struct {
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
 	// from its beginning. 0 is off. See [blockhash.Options].
 	MemoBytes int64
-	// Seeds are what engines of the fleet may have as PYTHONHASHSEED: tried, after the
+	// Seeds are what engines of the fleet may have as PYTHONHASHSEED: tried, beside the
 	// unset seed and "0", for workers whose description is found from their events
 	// ([Worker.Auto]).
 	Seeds []blockhash.Seed

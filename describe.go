@@ -20,6 +20,9 @@ func (w *worker) describe([]blockhash.Seed) (*residence, error) {
 		return nil, err
 	}
 	scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
+	if err != nil && w.Release == "" {
+		return nil, fmt.Errorf("%w; give Release, or set Auto to find it from events", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +31,7 @@ func (w *worker) describe([]blockhash.Seed) (*residence, error) {
 	}
 	unit := w.Cache.HashUnit
 	if unit < 1 {
-		return nil, fmt.Errorf("%w: got %d", ErrBlockSize, unit)
+		return nil, fmt.Errorf("%w, or Auto, which finds it from events: got %d", ErrBlockSize, unit)
 	}
 	if w.BlockSize%unit != 0 || w.BlockSize < 0 {
 		return nil, fmt.Errorf("%w: block size %d is not a multiple of the hash unit %d", ErrBlockSize, w.BlockSize, unit)
