@@ -510,3 +510,24 @@ func TestHistoryIsNotNow(t *testing.T) {
 	close(done)
 	looking.Wait()
 }
+
+// TestOldRandomRoot: before 0.17 events do not tell salted blocks from plain ones, so a
+// random root leaves nothing known, unless the worker is declared to get plain prompts
+// only.
+func TestOldRandomRoot(t *testing.T) {
+	engine := worker("")
+	engine.Release, engine.Seed = "0.13.0", blockhash.SeedRoot(make([]byte, 32))
+	a := newAtlas(t, kvatlas.Worker{Name: "any", Auto: true}, kvatlas.Worker{Name: "plain", Auto: true, PlainOnly: true})
+	p := blockhash.Prompt{Tokens: tokens(17)}
+	for _, name := range []string{"any", "plain"} {
+		for range 3 {
+			require.NoError(t, a.Apply(name, announced(t, engine, p)))
+		}
+	}
+	require.Contains(t, matchOn(t, a, "any", p).Unknown, "PlainOnly")
+	m := matchOn(t, a, "plain", p)
+	require.Equal(t, 16, m.Usable)
+	require.Equal(t, kvatlas.ByContent, m.Mode)
+	p.CacheSalt = "s"
+	require.NotEmpty(t, matchOn(t, a, "plain", p).Unknown)
+}
