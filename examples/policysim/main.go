@@ -61,7 +61,7 @@ func run(args []string, out, progress io.Writer) error {
 	fs.StringVar(&o.loads, "loads", "", "load factors, separated by commas; empty takes each scenario's own")
 	fs.StringVar(&o.traces, "traces", "benchmarks/policy/traces", "folder with the Mooncake traces")
 	fs.StringVar(&o.trace, "trace", "", "a trace of your own instead of scenarios (.gz too)")
-	fs.StringVar(&o.vllmLog, "vllm-log", "", "convert a log of vLLM (--enable-log-requests) to a trace on the output, and end")
+	fs.StringVar(&o.vllmLog, "vllm-log", "", "convert a log of vLLM (--enable-log-requests, VLLM_LOGGING_LEVEL=DEBUG) to a trace on the output, and end")
 	fs.StringVar(&o.config, "config", "", "JSON file with the names of these flags; flags win")
 	fs.StringVar(&o.summary, "summary", "", "summarize JSON lines of earlier runs (files separated by commas) as tables, with -svg as plots too, and end")
 	fs.StringVar(&o.svg, "svg", "", "folder for plots")
