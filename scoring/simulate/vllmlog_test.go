@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -75,6 +76,23 @@ func TestConvertVLLMDebugLog(t *testing.T) {
 	_, err = ConvertVLLMLog(strings.NewReader(kept[1]), 2)
 	require.ErrorContains(t, err, "1 lines with \"Received request\"")
 	require.ErrorContains(t, err, "VLLM_LOGGING_LEVEL=DEBUG")
+}
+
+// TestConvertRecordedLog: testdata/README.md says what was recorded.
+func TestConvertRecordedLog(t *testing.T) {
+	f, err := os.Open("testdata/vllm-0.32.0.log")
+	require.NoError(t, err)
+	defer f.Close()
+	tr, err := ConvertVLLMLog(f, 16)
+	require.NoError(t, err)
+	var prompts, answers []int
+	for _, a := range tr.Arrivals {
+		prompts, answers = append(prompts, a.Tokens), append(answers, a.Output)
+	}
+	require.Equal(t, []int{50, 35, 4, 1}, prompts)
+	require.Equal(t, []int{5, 7, 4, 4}, answers, "two logged, two as max_tokens has it")
+	require.Equal(t, []float64{0, 2, 3, 3}, []float64{tr.Arrivals[0].At, tr.Arrivals[1].At, tr.Arrivals[2].At, tr.Arrivals[3].At})
+	require.Equal(t, tr.Arrivals[0].Blocks[0], tr.Arrivals[1].Blocks[0], "the two chats begin alike")
 }
 
 func FuzzConvertVLLMLog(f *testing.F) {
