@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/kvatlas/kvatlas/kvevents"
 )
@@ -110,6 +111,7 @@ func (g *Guard) See(p *Publisher, src kvevents.Source) bool {
 		}
 		g.evict()
 	}
+	src.Worker = strings.Clone(src.Worker) // perhaps a part of a large message
 	p.sources[src] = true
 	g.sources++
 	if before := g.owner[src]; before != nil && before != p && g.Exclusive {

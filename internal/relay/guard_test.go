@@ -2,7 +2,9 @@ package relay
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -95,4 +97,16 @@ func TestGuardBound(t *testing.T) {
 	for rank := range int32(10) {
 		require.Equal(t, rank < 4, g.See(p, kvevents.Source{Worker: "99", Rank: rank}))
 	}
+}
+
+// TestSourcesKeepNoMessage: a name that is a part of a message does not keep all of it.
+func TestSourcesKeepNoMessage(t *testing.T) {
+	var r recorder
+	g := Guard{Handler: &r}
+	message := strings.Repeat("x", 1<<10)
+	p, _ := g.Take("p", 1, 0)
+	require.True(t, g.See(p, kvevents.Source{Worker: message[100:110]}))
+	kept := p.Sources()[0].Worker
+	require.Equal(t, message[100:110], kept)
+	require.NotSame(t, unsafe.StringData(message[100:]), unsafe.StringData(kept))
 }
