@@ -240,12 +240,12 @@ func (r *binaryReader) number() uint32 {
 // count reads the length of a list, of whose items each takes a byte at
 // least.
 func (r *binaryReader) count() int {
-	n := int(r.number())
-	if n > len(r.b) {
+	n := r.number()
+	if uint64(n) > uint64(len(r.b)) { // an int may have 32 bits
 		r.fail()
 		return 0
 	}
-	return n
+	return int(n)
 }
 
 // below reads a number that is less than n.

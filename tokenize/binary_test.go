@@ -101,6 +101,7 @@ func FuzzLoadBinary(f *testing.F) {
 		`"model":{"type":"BPE","unk_token":"?","fuse_unk":true,"vocab":{"a":0,"▁":1,"▁a":2,"?":3},"merges":[["▁","a"]]}}`), Options{})
 	require.NoError(f, err)
 	f.Add(payload(f, tok))
+	f.Add([]byte("\x00\x00\x01\x00\x00\xff\xff\xff\xff\x0f")) // a length that is negative in an int of 32 bits
 	f.Fuzz(func(t *testing.T, content []byte) {
 		source := sha256.Sum256(nil)
 		rest := append(source[:], content...)
