@@ -531,3 +531,66 @@ func TestOldRandomRoot(t *testing.T) {
 	p.CacheSalt = "s"
 	require.NotEmpty(t, matchOn(t, a, "plain", p).Unknown)
 }
+
+// TestClearedIsNotHistory: what was cleared or lost while it was not known what the engine
+// is, or while it was taken for another one, does not come back with the history.
+func TestClearedIsNotHistory(t *testing.T) {
+	engine := worker("")
+	gone, tells := blockhash.Prompt{Tokens: tokens(17)}, blockhash.Prompt{Tokens: tokens(40)[20:]}
+	e := stored(keysOf(t, engine, gone), gone.Tokens[:16])
+	e.HasParent, e.Parent = true, 1
+	wrong := worker("a")
+	wrong.Seed = blockhash.SeedText("not this one")
+	for what, c := range map[string]struct {
+		worker kvatlas.Worker
+		gone   []byte
+		mode   kvatlas.Mode
+	}{
+		"waiting":   {kvatlas.Worker{Name: "a", Auto: true}, payload(t, engine.Release, e), kvatlas.ByHash},
+		"described": {wrong, announced(t, engine, gone), kvatlas.ByContent},
+	} {
+		for how, empty := range map[string]func(*kvatlas.Atlas){
+			"not":    func(*kvatlas.Atlas) {},
+			"clear":  func(a *kvatlas.Atlas) { require.NoError(t, a.Clear("a")) },
+			"device": func(a *kvatlas.Atlas) { require.NoError(t, a.Clear("a", "GPU")) },
+			"reset":  func(a *kvatlas.Atlas) { require.NoError(t, a.Reset("a")) },
+			"loss": func(a *kvatlas.Atlas) {
+				sink, err := a.Sink("a")
+				require.NoError(t, err)
+				sink.Clear(kvevents.ClearLoss)
+			},
+		} {
+			a := newAtlas(t, c.worker)
+			require.NoError(t, a.Apply("a", c.gone))
+			empty(a)
+			for range 3 {
+				require.NoError(t, a.Apply("a", announced(t, engine, tells)))
+			}
+			m := matchOn(t, a, "a", gone)
+			require.Equal(t, c.mode, m.Mode, what)
+			require.Empty(t, m.Unknown, what)
+			want := 0
+			if how == "not" {
+				want = 16
+			}
+			require.Equal(t, want, m.Usable, "%s, %s", what, how)
+			require.Positive(t, matchOn(t, a, "a", tells).Usable)
+		}
+	}
+}
+
+// TestAnotherEngineUnseen: an engine of another form that took the place of one known by
+// content does not hold what that announced.
+func TestAnotherEngineUnseen(t *testing.T) {
+	gone, tells := blockhash.Prompt{Tokens: tokens(17)}, blockhash.Prompt{Tokens: tokens(40)[20:]}
+	before, after := worker(""), worker("")
+	before.Release = "0.20.2"
+	before.Seed, after.Seed = blockhash.SeedText("one"), blockhash.SeedText("another")
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Auto: true})
+	require.NoError(t, a.Apply("a", announced(t, before, gone)))
+	require.Equal(t, 16, matchOn(t, a, "a", gone).Usable)
+	require.NoError(t, a.Apply("a", announced(t, after, tells)))
+	require.Equal(t, kvatlas.ByContent, profileOf(t, a, "a").Mode)
+	require.Equal(t, 16, matchOn(t, a, "a", tells).Usable)
+	require.Zero(t, matchOn(t, a, "a", gone).Usable)
+}
