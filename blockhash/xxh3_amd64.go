@@ -38,14 +38,15 @@ const (
 	ringOwn   = 8 // bytes before each
 )
 
-// xxh3Chain encodes n blocks of groups of eight ids and writes the XXH3-128 digests of
-// their messages, of 17 bytes or more each. It works in a ring of messages,
-// room bytes each, which start with eight bytes of its own; ids go to prefix
-// bytes on, behind them the trailer, of which trailing-8 bytes count. Of what
-// stands before the ids it reads CBOR's head of the list and nothing else: the
-// start of a message is known, and so are the digest in it, which is that of
-// the message before, and the length of the frame. The first message's is
-// parent. big reports an id of 2^31 or more: the digests are then wrong.
+// xxh3Chain encodes n blocks of groups of eight ids and writes the XXH3-128
+// digests of their messages, of 17 bytes or more each. It works in a ring of
+// messages, room bytes each, which start with ringOwn bytes of its own; ids go
+// to prefix bytes on, behind them the trailer, of which trailing+ringOwn bytes
+// count. Of what stands before the ids it reads the one to three bytes behind
+// the digest and nothing else: the start of a message is known, and so are the
+// digest, which is that of the message before, and the length of the frame. The
+// first message's is parent. big reports an id of 2^31 or more: with pickle the
+// digests are then wrong.
 //
 //go:noescape
 func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64,
