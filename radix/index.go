@@ -86,7 +86,6 @@ type Index struct {
 	copies  copyTable
 	lost    uint64 // keys that found no room
 	evicted uint64 // keys forgotten for the byte limit
-	batch   batch
 	touched uint64 // keeps the compiler from dropping early loads
 }
 

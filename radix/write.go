@@ -137,7 +137,7 @@ func (s *storing) flush() {
 
 func (s *storing) run(keys []uint64) {
 	x := s.x
-	b := &x.batch
+	var b batch
 	for len(keys) > 0 {
 		if n := s.along(keys); n > 0 {
 			keys = keys[n:]
@@ -145,7 +145,7 @@ func (s *storing) run(keys []uint64) {
 		}
 		// Look all of a batch up before acting on it: the probes do not depend
 		// on each other, so that their cache misses overlap.
-		n := x.lookUp(keys, b)
+		n := x.lookUp(keys, &b)
 		for i := 0; i < n; {
 			if pos := b.found[i]; pos != 0 {
 				x.arena.lead(s.prev, pos)
@@ -157,7 +157,7 @@ func (s *storing) run(keys []uint64) {
 			for j < n && b.found[j] == 0 {
 				j++
 			}
-			s.place(keys[i:j], b, i, len(keys)-j)
+			s.place(keys[i:j], &b, i, len(keys)-j)
 			i = j
 		}
 		keys = keys[n:]
@@ -392,7 +392,7 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 	}
 	x.upkeep(len(keys))
 	var (
-		b    = &x.batch
+		b    batch
 		page pageMask
 		last = o.removed
 	)
@@ -421,7 +421,7 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 			i++
 			continue
 		}
-		n := x.lookUp(keys[i:], b)
+		n := x.lookUp(keys[i:], &b)
 		for j := 0; j < n; j++ {
 			pos := b.found[j]
 			if pos == 0 {
