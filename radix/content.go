@@ -84,6 +84,9 @@ type ContentStats struct {
 // NewContentMap makes an empty map for a worker of x, which should feed the index
 // through the map only. Its errors wrap [ErrOptions] or are [ErrUnknownWorker].
 func NewContentMap(x *Index, w WorkerID, o ContentMapOptions) (*ContentMap, error) {
+	if x == nil {
+		return nil, fmt.Errorf("%w: no index", ErrOptions)
+	}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("%w: content limit of %d blocks", ErrOptions, o.Limit)
 	}
@@ -133,7 +136,7 @@ func (c *ContentMap) settled(engine uint64) (content uint64, ok bool) {
 // count as soon as their content keys become known (events without tokens).
 func (c *ContentMap) Store(h Holder, engine, content []uint64) error {
 	if content != nil && len(content) != len(engine) {
-		return fmt.Errorf("radix: %d content keys for %d engine hashes", len(content), len(engine))
+		return fmt.Errorf("%w: %d keys for %d engine hashes", ErrContent, len(content), len(engine))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,6 +153,9 @@ func (c *ContentMap) Store(h Holder, engine, content []uint64) error {
 // the moment at which the parent's content key becomes known; place then makes
 // theirs. It keeps a copy of engine, and place until it is called.
 func (c *ContentMap) Defer(h Holder, parent uint64, engine []uint64, place PlaceFunc) error {
+	if place == nil {
+		return fmt.Errorf("%w: nothing that makes them", ErrContent)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.hold(h, engine); err != nil || len(engine) == 0 {

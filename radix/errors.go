@@ -16,6 +16,9 @@ const (
 	ErrTooManyWorkers = constError("radix: too many workers")
 	// ErrProfile is wrapped by every error of [NewProfile].
 	ErrProfile = constError("radix: invalid profile")
-	// ErrOptions is wrapped by every error of [New] and [NewContentMap].
+	// ErrOptions is wrapped by every error of [New] and [NewContentMap] about
+	// their options, and by those about a nil argument of other functions.
 	ErrOptions = constError("radix: invalid options")
+	// ErrContent is wrapped by the errors of a [ContentMap] about content keys.
+	ErrContent = constError("radix: invalid content keys")
 )

@@ -135,6 +135,9 @@ func (r *Result) reset(n int) {
 
 // match walks along the prompt with the candidates.
 func (x *Index) match(q *Query, r *Result) (*view, error) {
+	if q == nil || r == nil {
+		return nil, fmt.Errorf("%w: neither query nor result may be nil", ErrQuery)
+	}
 	r.Workers, r.Keys = r.Workers[:0], 0
 	if q.Tokens < 0 || q.Tokens > maxTokens {
 		return nil, fmt.Errorf("%w: prompt of %d tokens, want 0..%d", ErrQuery, q.Tokens, maxTokens)

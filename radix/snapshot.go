@@ -43,6 +43,9 @@ var snapshotTable = crc64.MakeTable(crc64.ECMA)
 // from there, note their positions before the call and apply what came since: for
 // that, writes to them must rest during the call.
 func (x *Index) WriteSnapshot(w io.Writer, workers ...WorkerID) error {
+	if w == nil {
+		return fmt.Errorf("%w: nothing to write a snapshot to", ErrOptions)
+	}
 	v := x.view.Load()
 	if len(workers) == 0 {
 		for i := range v.workers {
@@ -139,6 +142,9 @@ func (s *snapshotWriter) run(r keyRun) {
 // to limit blocks (0 = [MaxBlocks]). Its errors wrap [ErrSnapshot] or are the
 // reader's.
 func (x *Index) ReadSnapshot(r io.Reader, limit int) error {
+	if r == nil {
+		return fmt.Errorf("%w: nothing to read a snapshot from", ErrOptions)
+	}
 	if limit <= 0 || limit > MaxBlocks {
 		limit = MaxBlocks
 	}
