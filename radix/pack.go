@@ -7,7 +7,7 @@ import (
 
 // Keys that nobody holds keep their positions until their whole line is dead.
 // Engines free the deepest blocks first, which leaves few; where blocks are freed
-// at random, pages are moved together so that at most about a third is waste.
+// at random, pages are moved together so that at most about a fifth is waste.
 //
 // A page is moved in this order, of which a reader may see any part:
 //
@@ -37,7 +37,7 @@ func (x *Index) packStep(n int) {
 		return
 	}
 	room := a.lines * lineKeys
-	if room == 0 || !p.eager && (a.lines < packFrom || (room-x.live)*10 <= room*3) {
+	if room == 0 || !p.eager && (a.lines < packFrom || (room-x.live)*10 <= room*2) {
 		return
 	}
 	for ; n > 0; n-- {
@@ -49,7 +49,7 @@ func (x *Index) packStep(n int) {
 			continue
 		}
 		held := x.union(a.page(pos))
-		sparse := bits.OnesCount64(held)*3 < bits.OnesCount64(wholeLines(held))*2
+		sparse := bits.OnesCount64(held)*5 < bits.OnesCount64(wholeLines(held))*4
 		if held != 0 && (sparse || p.eager) && !x.movePage(pos, held) {
 			return
 		}

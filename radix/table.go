@@ -17,7 +17,7 @@ import (
 //
 // Beside each slot the writer keeps the bits of the hash that the next splits go
 // by, so that a split needs the keys only of entries that are not in their own
-// bucket, and of all once in six.
+// bucket, and of all of them once in six splits.
 //
 // Readers load words of a bucket atomically. A segment that was split is never
 // written again, so that a reader in it finds all that was there when it began.
@@ -29,7 +29,7 @@ const (
 	tagBits     = 8
 	lineBits    = 32 - tagBits
 	lineMask    = 1<<lineBits - 1
-	splitAt     = buckets * bucketSlots * 4 / 5
+	splitAt     = buckets * bucketSlots * 17 / 20
 	splitNow    = 1 << 30
 	maxDepth    = 20
 	mixer       = 0x9e3779b97f4a7c15

@@ -2,6 +2,8 @@
 //
 //	kvw BACKEND MODE FILE
 //	kvw compare RUNS.jsonl
+//	kvw scale NAME
+//	kvw plot RUNS.jsonl DIR
 //
 // MODE: apply1 | apply2 | seq | read1 | read2 | rw | mem, as in the Rust harness.
 // LIMIT=n stops after n stored blocks, QUERIES=n keeps one query in n.
@@ -48,8 +50,16 @@ func main() {
 		compare(os.Args[2])
 		return
 	}
+	if len(os.Args) == 3 && os.Args[1] == "scale" {
+		scale(os.Args[2])
+		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == "plot" {
+		plot(os.Args[2], os.Args[3])
+		return
+	}
 	if len(os.Args) != 4 || backends[os.Args[1]] == nil {
-		fmt.Fprintf(os.Stderr, "usage: kvw BACKEND MODE FILE\n       kvw compare RUNS.jsonl\nbackends: %s\nmodes: apply1 apply2 seq read1 read2 rw mem\n",
+		fmt.Fprintf(os.Stderr, "usage: kvw BACKEND MODE FILE\n       kvw compare RUNS.jsonl\n       kvw scale NAME\n       kvw plot RUNS.jsonl DIR\nbackends: %s\nmodes: apply1 apply2 seq read1 read2 rw mem\n",
 			strings.Join(slices.Sorted(maps.Keys(backends)), " "))
 		os.Exit(2)
 	}
