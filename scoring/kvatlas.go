@@ -99,7 +99,7 @@ type KVAtlasOptions struct {
 // to let be late. While the fleet keeps up they do nearly as well as one; in an
 // overload they do not (benchmarks/results/policy.md has figures).
 //
-// It learns each worker's speed from [KVAtlas.FirstToken], and how much to
+// It learns each worker's speed (of ids below 1,048,576) from [KVAtlas.FirstToken], and how much to
 // believe of a predicted match where the engine reports what it hit.
 //
 // Create it with [NewKVAtlas]. It is safe for concurrent use.
@@ -108,7 +108,7 @@ type KVAtlas struct {
 	policy *Policy
 
 	mu      sync.RWMutex
-	workers map[WorkerID]*learned
+	workers []*learned // by id; nil where nothing was learned
 	fleet   learned
 	reuse   float64 // part of prompts that was predicted to be cached, moving average
 }
@@ -123,7 +123,8 @@ type learned struct {
 
 const (
 	learnDecay   = 0.97
-	priorSamples = 3 // weight of the fleet in a worker's speed
+	maxLearned   = 1 << 20 // workers of higher ids are taken to be as the fleet
+	priorSamples = 3       // weight of the fleet in a worker's speed
 	memoryStart  = 0.92
 	memoryWait   = 20 // seconds a unit of usage beyond that
 
@@ -171,7 +172,7 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	if o.Explore > 1 {
 		return nil, optionErrorf("Explore", "is %v; it is a share, at most 1", o.Explore)
 	}
-	k := &KVAtlas{o: o, workers: map[WorkerID]*learned{}, reuse: reuseFull}
+	k := &KVAtlas{o: o, reuse: reuseFull}
 	k.fleet = learned{xy: 1 / o.PrefillRate, xx: 1, trust: 1, uncached: 0}
 	var err error
 	k.policy, err = New(Options{Name: "kvatlas", Cost: k, Picker: atlasPicker{k}, Random: o.Random})
@@ -211,12 +212,10 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reuse += reuseLearn * (float64(cached)/float64(o.PromptTokens) - k.reuse)
-	w := k.workers[o.Worker]
-	if w == nil {
-		w = &learned{trust: 1}
-		k.workers[o.Worker] = w
-	}
-	for _, l := range []*learned{w, &k.fleet} {
+	for _, l := range [...]*learned{k.worker(o.Worker), &k.fleet} {
+		if l == nil {
+			continue
+		}
 		l.xy, l.xx = learnDecay*l.xy+x*y, learnDecay*l.xx+x*x
 		if cached > 0 && o.ReportedTokens >= 0 {
 			l.trust += (1 - learnDecay) * (min(1, float64(found)/float64(cached)) - l.trust)
@@ -226,11 +225,28 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	}
 }
 
+// worker returns what is learned of a worker, to be changed; nil if its id is too
+// high to be kept.
+func (k *KVAtlas) worker(w WorkerID) *learned {
+	if w >= maxLearned {
+		return nil
+	}
+	if int(w) >= len(k.workers) {
+		k.workers = append(k.workers, make([]*learned, int(w)+1-len(k.workers))...)
+	}
+	if k.workers[w] == nil {
+		k.workers[w] = &learned{trust: 1}
+	}
+	return k.workers[w]
+}
+
 // Forget drops what was learned about a worker that went away or restarted.
 func (k *KVAtlas) Forget(w WorkerID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.workers, w)
+	if w < WorkerID(len(k.workers)) {
+		k.workers[w] = nil
+	}
 }
 
 // Rate returns the learned speed of a worker in prompt tokens a second; that of
@@ -246,7 +262,10 @@ func (k *KVAtlas) Rate(w WorkerID) float64 {
 // the trust in matches.
 func (k *KVAtlas) speed(w WorkerID) (perToken, trust float64) {
 	fleet := k.fleet.xy / k.fleet.xx
-	l := k.workers[w]
+	var l *learned
+	if w < WorkerID(len(k.workers)) {
+		l = k.workers[w]
+	}
 	if l == nil || l.xx == 0 {
 		return clampSpeed(fleet), k.fleet.trust
 	}
