@@ -99,8 +99,9 @@ type KVAtlasOptions struct {
 // to let be late. While the fleet keeps up they do nearly as well as one; in an
 // overload they do not (benchmarks/results/policy.md has figures).
 //
-// It learns each worker's speed (of ids below 1,048,576) from [KVAtlas.FirstToken], and how much to
-// believe of a predicted match where the engine reports what it hit.
+// It learns each worker's speed (of ids below 1,048,576) from
+// [KVAtlas.FirstToken], and how much to believe of a predicted match where the
+// engine reports what it hit.
 //
 // Create it with [NewKVAtlas]. It is safe for concurrent use.
 type KVAtlas struct {
