@@ -476,3 +476,25 @@ func TestLMCacheMatchDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
+
+// TestLMCacheWhenTheWorkerMoves: chunks stay what they were, and as old, when the worker's
+// blocks turn out not to be hashed as described and are entered anew by content.
+func TestLMCacheWhenTheWorkerMoves(t *testing.T) {
+	now := time.Unix(1000, 0)
+	w := worker("w")
+	w.Seed, w.LMCache = blockhash.SeedText("not this one"), &kvatlas.LMCache{Release: "0.5.6", ChunkTokens: 16}
+	a := fleetAt(t, &now, w)
+	ids := tokens(33)
+	chunks := kvevents.Event{Kind: kvevents.BlockStored, Hashes: []uint64{1, 2}, Tokens: ids[:32], BlockSize: 16, Medium: []byte("CPU")}
+	require.NoError(t, a.Apply("w", payload(t, w.Release, chunks)))
+	now = now.Add(kvatlas.DefaultDecay - 1)
+	for range 3 {
+		require.NoError(t, a.Apply("w", announced(t, worker(""), blockhash.Prompt{Tokens: ids[:9]})))
+	}
+	m := matchOf(t, a, ids)
+	require.Equal(t, kvatlas.ByContent, m.Mode)
+	require.Equal(t, 8, m.Usable)
+	require.Equal(t, 24, m.External)
+	now = now.Add(1)
+	require.Zero(t, matchOf(t, a, ids).External)
+}
