@@ -214,7 +214,10 @@ func TestEnvelope(t *testing.T) {
 	}
 	var e *MessageError
 	require.ErrorAs(t, f.Envelope(text(4, "["+cleared+",")), &e)
-	require.Equal(t, "7/0 4: AllBlocksCleared  []", r.take()[0])
+	require.Equal(t, []string{
+		"7/0 4: AllBlocksCleared  []", "lost 7/0 4-4: payload unreadable", "clear 7/0: batches lost",
+		"lost 7/1 4-4: payload unreadable", "clear 7/1: batches lost",
+	}, r.take())
 	for i, payload := range []string{`{"event":{"data":"cleared"}}`, `{"worker_id":7,"event":{"dp_rank":-1,"data":"cleared"}}`} {
 		require.NoError(t, f.Envelope(text(5+i, payload)))
 		require.Equal(t, strings.Split(strings.ReplaceAll("lost 7/0 N-N: malformed events,clear 7/0: batches lost,"+
