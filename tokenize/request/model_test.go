@@ -423,14 +423,19 @@ func FuzzTokens(f *testing.F) {
 	for _, l := range lines(f, "testdata/bodies.jsonl") {
 		f.Add("/v1/chat/completions", []byte(l))
 	}
+	for _, l := range lines(f, "testdata/api-bodies.jsonl.gz") {
+		var s sample
+		require.NoError(f, json.Unmarshal([]byte(l), &s))
+		f.Add(s.Path, []byte(s.Body))
+	}
 	for path, body := range map[string]string{
 		"/v1/completions": `{"prompt": ["a", "b"]}`, "/v1/responses": `{"input": "x"}`, "/v1/messages": `{"messages": [{"role": "user", "content": "x"}]}`,
-		"/inference/v1/generate": `{"token_ids": [1]}`, "/score": `{"text_1": "a"}`, "/pooling": `{"input": [[1], [2]]}`,
+		"/inference/v1/generate": `{"token_ids": [1]}`, "/score": `{"text_1": "a", "text_2": ["b", {}]}`, "/rerank": `{"query": "a", "documents": ["b"], "instruction": "c"}`, "/pooling": `{"input": [[1], [2]]}`,
 	} {
 		f.Add(path, []byte(body))
 	}
 	m, _ := tiny(f)
-	m.PlainEmbeddings = true
+	m.PlainEmbeddings, m.Scoring = true, ScoringPair
 	f.Fuzz(func(t *testing.T, path string, body []byte) {
 		// No panic; tokens or a typed reason, never both or neither.
 		r, err := Parse(path, nil, body, Options{MaxBytes: 1 << 16})
