@@ -200,6 +200,12 @@ func TestWindows(t *testing.T) {
 	require.Empty(t, decode(t, d, stored(128, -1, 2)))
 	require.Equal(t, Stats{OtherWindows: 1, NewWindows: 1}, d.Stats())
 
+	// A window that is larger than one that was not named, or has later layer groups.
+	d = newDecoder(t, Options{BlockSize: 1})
+	require.Equal(t, "BlockStored", kinds(decode(t, d, `{"event_id":0,"data":{"type":"stored","blocks":[{"block_hash":1,"tokens":[1]}]}}`)))
+	require.Equal(t, "AllBlocksCleared BlockStored", kinds(decode(t, d, stored(128, 0, 1))))
+	require.Equal(t, "AllBlocksCleared BlockStored", kinds(decode(t, d, stored(4096, 1, 1))))
+
 	// Layer groups of one window: the first.
 	d = newDecoder(t, Options{BlockSize: 1})
 	require.Equal(t, "BlockStored", kinds(decode(t, d, stored(128, 1, 1))))

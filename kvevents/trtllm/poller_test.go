@@ -246,6 +246,11 @@ func TestBrokenAnswers(t *testing.T) {
 	e.change(0, 3)
 	poll(t, p)
 	require.False(t, p.Status().Unsure)
+	e.fail = func(http.ResponseWriter, string) bool { panic(http.ErrAbortHandler) }
+	_, err = p.Poll(t.Context())
+	require.Error(t, err)
+	require.True(t, p.Status().Unsure, "it was asked, and did not answer")
+	e.fail = nil
 	require.Equal(t, []kvevents.Loss{{Worker: "w", From: 2, To: 2, Cause: kvevents.LossNoReplay, Removals: true}}, k.losses)
 
 	for name, answer := range map[string]string{
