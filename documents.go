@@ -84,13 +84,19 @@ func (w *Worker) documentedKey(key domainKey) (domainKey, error) {
 }
 
 // Worker returns the description of a worker, as it was registered: Engine, Release
-// and Cache have what was filled in.
+// and Cache have what was filled in. It is the caller's.
 func (a *Atlas) Worker(name string) (Worker, bool) {
 	w, ok := a.current().byName[name]
 	if !ok {
 		return Worker{}, false
 	}
-	return w.Worker, true
+	own := w.Worker
+	own.Labels, own.Cache.Groups = slices.Clone(own.Labels), slices.Clone(own.Cache.Groups)
+	if own.LMCache != nil {
+		l := *own.LMCache
+		own.LMCache = &l
+	}
+	return own, true
 }
 
 // Medium returns the name of the i-th worker's medium, one that Blocks has a number

@@ -324,3 +324,37 @@ func TestNoSuchGroup(t *testing.T) {
 		require.EqualValues(t, 1, stats.Malformed)
 	}
 }
+
+// TestDescriptionsAreNotShared: what a caller does to a description after AddWorker, or to
+// one from Worker, changes nothing.
+func TestDescriptionsAreNotShared(t *testing.T) {
+	describe := func() kvatlas.Worker {
+		w := worker("w")
+		w.Labels = []scoring.Label{{Key: "zone", Value: "a"}}
+		w.Cache.Groups = []radix.Group{{Kind: radix.FullAttention}, {Kind: radix.SlidingWindow, Window: 64}}
+		w.LMCache = &kvatlas.LMCache{Release: "0.5.6"}
+		return w
+	}
+	given := describe()
+	a := newAtlas(t, given)
+	want, _ := a.Worker("w")
+	got, _ := a.Worker("w")
+	for _, w := range []*kvatlas.Worker{&given, &got} {
+		w.Labels[0].Value, w.Cache.Groups[1].Window, w.LMCache.ChunkTokens = "b", 1, 1
+	}
+	again, _ := a.Worker("w")
+	require.Equal(t, want, again)
+	require.NoError(t, a.AddWorker(describe()), "the same description")
+}
+
+// TestBlockSizeOfMatches: a match says in what its blocks are counted.
+func TestBlockSizeOfMatches(t *testing.T) {
+	large := worker("large")
+	large.BlockSize = 2 * unit
+	a := newAtlas(t, worker("small"), large, kvatlas.Worker{Name: "unknown", Auto: true})
+	var m kvatlas.Match
+	require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}}, &m))
+	for i, want := range []int{unit, 2 * unit, 0} {
+		require.Equal(t, want, m.BlockSize(i), m.Workers[i].Name)
+	}
+}

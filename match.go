@@ -316,6 +316,10 @@ func (m *Match) Find(name string) int {
 	return -1
 }
 
+// BlockSize returns the tokens of the blocks that the i-th worker's match counts; 0 for a
+// worker of which nothing is known yet.
+func (m *Match) BlockSize(i int) int { return m.places[i].unit() }
+
 // keysFor returns all keys of the prompt in the domain of a matched worker; ok is
 // false where they are not known.
 func (m *Match) keysFor(i int, req *Request) (keys []uint64, ok bool) {

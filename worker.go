@@ -171,7 +171,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
 		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
 	}
-	w.Labels = slices.Clone(w.Labels)
+	w.Labels, w.Cache.Groups = slices.Clone(w.Labels), slices.Clone(w.Cache.Groups)
 	if w.Engine != "" || !w.Auto {
 		w.Engine = engineName(w.Engine)
 	}

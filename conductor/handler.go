@@ -109,8 +109,8 @@ func (h *handler) answer(a *asked) (Answer, error) {
 		if !registered || x.Unknown != "" || x.Mismatch || q.Instance != "" && q.Instance != name {
 			continue
 		}
-		unit, ok := h.unit(&w, q.BlockSize)
-		if !ok {
+		unit := m.BlockSize(i)
+		if unit == 0 || q.BlockSize != cmp.Or(w.BlockSize, unit) {
 			continue
 		}
 		instance, ok := instances[name]
@@ -127,16 +127,6 @@ func (h *handler) answer(a *asked) (Answer, error) {
 		instances[name] = instance
 	}
 	return answer, nil
-}
-
-// unit is the number of tokens that a worker's blocks are counted in, if the worker is
-// of that block size.
-func (h *handler) unit(w *kvatlas.Worker, blockSize int) (int, bool) {
-	p, err := h.o.Atlas.Profile(w.Name)
-	if err != nil || p.BlockSize == 0 {
-		return 0, false
-	}
-	return p.BlockSize, blockSize == cmp.Or(w.BlockSize, p.BlockSize)
 }
 
 func mediumName(name string) string {
