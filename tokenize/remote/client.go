@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -116,7 +115,7 @@ func (c *Client) post(ctx context.Context, path string, body []byte) ([]byte, er
 		f = &flight{done: make(chan struct{})}
 		c.flights[key] = f
 		go func() {
-			f.answer, f.err = c.exchange(path, body)
+			f.answer, f.err = c.exchange(path, key.body) // the caller's may change when it is gone
 			c.mu.Lock()
 			delete(c.flights, key)
 			c.mu.Unlock()
@@ -132,14 +131,14 @@ func (c *Client) post(ctx context.Context, path string, body []byte) ([]byte, er
 	}
 }
 
-func (c *Client) exchange(path string, body []byte) (answer []byte, err error) {
+func (c *Client) exchange(path, body string) (answer []byte, err error) {
 	if !c.breaker.allow() {
 		return nil, ErrOpen
 	}
 	defer func() { c.breaker.record(!IsUnavailable(err)) }()
 	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+path, strings.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("remote: %s: %w", path, err)
 	}

@@ -224,6 +224,43 @@ func TestSingleFlight(t *testing.T) {
 	require.LessOrEqual(t, asked.Load(), int32(2)) // a late one may have found it done
 }
 
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestBodyOfCallerThatLeft: a caller whose context ends may use its body for something
+// else, and those who wait for the same exchange get the answer to what they asked.
+func TestBodyOfCallerThatLeft(t *testing.T) {
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(asked) })
+	c, err := New(Options{URL: "http://h", Transport: transport(func(r *http.Request) (*http.Response, error) {
+		once()
+		<-goOn
+		body, err := io.ReadAll(r.Body)
+		answer := `{"token_ids": [1]}`
+		if string(body) != `{"prompt": "a"}` {
+			answer = `{"token_ids": [2]}`
+		}
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer))}, err
+	})})
+	require.NoError(t, err)
+	ctx, leave := context.WithCancel(t.Context())
+	body := []byte(`{"prompt": "a"}`)
+	left := make(chan error)
+	go func() {
+		_, err := c.Render(ctx, "/v1/chat/completions", body)
+		left <- err
+	}()
+	<-asked
+	leave()
+	require.ErrorIs(t, <-left, context.Canceled)
+	clear(body)
+	time.AfterFunc(10*time.Millisecond, func() { close(goOn) })
+	got, err := c.Render(t.Context(), "/v1/chat/completions", []byte(`{"prompt": "a"}`))
+	require.NoError(t, err)
+	require.Equal(t, []uint32{1}, got[0].Tokens)
+}
+
 func TestLimits(t *testing.T) {
 	c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "completions") {
