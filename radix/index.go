@@ -42,7 +42,7 @@ type Options struct {
 	// 0 = [DefaultUnknownWeight]. List a medium with weight 0 to ignore it.
 	UnknownWeight float64
 	// ExpectedBlocks is how many different blocks the index will hold, over all
-	// workers; 0 = not known. It saves the work of growing there: about a fifth
+	// workers; 0 = not known. It saves the work of growing there: about a tenth
 	// of the cost of filling an index.
 	ExpectedBlocks int
 	// MaxBytes bounds the memory taken for blocks; 0 = what [MaxBlocks] take. At
