@@ -17,7 +17,7 @@ type Sequence struct {
 
 	next    uint64
 	started bool
-	newest  float64
+	last    float64 // time of the event taken last that had one
 }
 
 // Step is what the number of one event says.
@@ -37,13 +37,13 @@ type Step struct {
 
 // Take is given the number of the next event, before it is applied, and its time
 // in seconds on the sender's clock. A number that goes back is a duplicate if its
-// time is not newer than all times before, else a restart. A sender that delivers
-// each event once at most needs no time: 0 means that a number which goes back is
-// a restart.
+// time is not newer than that of the event taken last, else a restart. A sender that
+// delivers each event once at most needs no time: 0 means that a number which goes
+// back is a restart.
 func (s *Sequence) Take(id uint64, at float64) Step {
 	st := Step{Removals: s.started}
 	if s.started && id < s.next {
-		if at != 0 && !(at > s.newest) {
+		if at != 0 && !(at > s.last) {
 			return Step{Drop: true}
 		}
 		st.Restart, st.Removals = true, false
@@ -59,7 +59,10 @@ func (s *Sequence) Take(id uint64, at float64) Step {
 			st.Cause = LossJoined
 		}
 	}
-	s.next, s.started, s.newest = id+1, true, max(s.newest, at)
+	s.next, s.started = id+1, true
+	if at != 0 { // not the latest of all: a clock that was wrong once would hide the next restart
+		s.last = at
+	}
 	return st
 }
 

@@ -41,6 +41,8 @@ func TestSequence(t *testing.T) {
 		"restart, not whole": {ids: []uint64{5, 2}, want: told{"lost 0-4 false", "5", "engine restarted", "lost 0-1 false", "2"}},
 		"duplicate":          {ids: []uint64{0, 1, 0, 2}, at: []float64{1, 2, 1, 3}, want: told{"0", "1", "drop", "2"}},
 		"newer restart":      {ids: []uint64{0, 1, 0, 1}, at: []float64{1, 2, 3, 3}, want: told{"0", "1", "engine restarted", "0", "1"}},
+		"a wrong clock once": {ids: []uint64{0, 1, 2, 0}, at: []float64{1, 9e9, 2, 3}, want: told{"0", "1", "2", "engine restarted", "0"}},
+		"duplicate, no time": {ids: []uint64{0, 1, 2, 1}, at: []float64{1, 2, 0, 2}, want: told{"0", "1", "2", "drop"}},
 		"no time":            {ids: []uint64{4, 4}, want: told{"lost 0-3 false", "4", "engine restarted", "lost 0-3 false", "4"}},
 	} {
 		s := Sequence{First: c.first}
