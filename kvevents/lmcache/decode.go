@@ -167,11 +167,15 @@ func (r *reader) text() (string, error) {
 	if !msgpcode.IsString(c) {
 		return "", wrong("text", c)
 	}
-	s, err := r.dec.DecodeString()
-	if err != nil {
+	n, err := r.dec.DecodeBytesLen() // below 0 where an int has 32 bits, which DecodeString takes for 0
+	if err != nil || n < 0 || n > r.rest.Len() {
 		return "", errTruncated
 	}
-	return s, nil
+	s := make([]byte, n)
+	if r.dec.ReadFull(s) != nil {
+		return "", errTruncated
+	}
+	return string(s), nil
 }
 
 // length reads the head of a list or map; each of its values is a byte at least.
