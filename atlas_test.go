@@ -110,6 +110,7 @@ func TestRefusedWorkers(t *testing.T) {
 		want   error
 	}{
 		"no name":                  {kvatlas.Worker{Release: "0.32.0", BlockSize: 16}, kvatlas.ErrWorkerName},
+		"one of ours":              {kvatlas.Worker{Name: "\x00adapters of w", Release: "0.32.0", BlockSize: 16}, kvatlas.ErrWorkerName},
 		"no block size":            {kvatlas.Worker{Name: "w", Release: "0.32.0"}, kvatlas.ErrBlockSize},
 		"negative size":            {kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: -16}, kvatlas.ErrBlockSize},
 		"no release":               {kvatlas.Worker{Name: "w", BlockSize: 16}, blockhash.ErrScheme},

@@ -163,6 +163,8 @@ func (a *Atlas) AddWorker(w Worker) error {
 		return ErrNoAtlas
 	case w.Name == "":
 		return ErrWorkerName
+	case w.Name[0] == 0: // names of our own in the indexes
+		return fmt.Errorf("%w, got one that begins with NUL: %q", ErrWorkerName, w.Name)
 	case w.Rank < 0:
 		return fmt.Errorf("%w: rank %d of worker %q, want 0 or more", ErrOptions, w.Rank, w.Name)
 	case w.Cache.Release != "" && w.Cache.Release != w.Release:
