@@ -24,7 +24,7 @@ const (
 	// ErrOptions is wrapped by the errors of [New] that are about this package's
 	// own options.
 	ErrOptions = constError("kvatlas: invalid options")
-	// ErrWorkerName is returned when a worker has no name.
+	// ErrWorkerName is returned when a worker has no name, or one that begins with NUL.
 	ErrWorkerName = constError("kvatlas: a worker needs a name")
 	// ErrWorkerExists is returned by AddWorker when the name is taken by a
 	// worker of another description.

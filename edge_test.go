@@ -358,3 +358,21 @@ func TestBlockSizeOfMatches(t *testing.T) {
 		require.Equal(t, want, m.BlockSize(i), m.Workers[i].Name)
 	}
 }
+
+// TestAdapterWithoutName: by content, blocks of an adapter whose events have its number
+// alone (vLLM to 0.18) are not those of the base model.
+func TestAdapterWithoutName(t *testing.T) {
+	for _, release := range []string{"0.10.2", "0.13.0", "0.18.1"} {
+		a := newAtlas(t, kvatlas.Worker{Name: "a", Release: release, BlockSize: unit, PlainOnly: true})
+		mode, _ := a.Mode("a")
+		require.Equal(t, kvatlas.ByContent, mode)
+		p := blockhash.Prompt{Tokens: tokens(9)}
+		e := stored([]uint64{1, 2}, p.Tokens[:8])
+		e.HasLoRAID, e.LoRAID = true, 1
+		require.NoError(t, a.Apply("a", payload(t, release, e)))
+		require.Zero(t, usable(t, a, p)["a"], release)
+		e.HasLoRAID, e.Hashes = false, []uint64{3, 4}
+		require.NoError(t, a.Apply("a", payload(t, release, e)))
+		require.Equal(t, 8, usable(t, a, p)["a"], release)
+	}
+}

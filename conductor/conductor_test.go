@@ -139,6 +139,8 @@ func TestQuery(t *testing.T) {
 	require.Equal(t, Instance{Longest: 192, Media: map[string]int{"GPU": 128, "CPU": 192, "DISK": 64}, DP: map[int32]int{0: 128, 1: 192}}, ask()["default"][node])
 	event(t, f, 0, "stored", "nvme", 0, hashes[:4])
 	require.Equal(t, Instance{Longest: 256, Media: map[string]int{"GPU": 128, "CPU": 192, "DISK": 64, "NVME": 256}, DP: map[int32]int{0: 256, 1: 192}}, ask()["default"][node])
+	event(t, f, 0, "stored", "nvme", 1, hashes[:3]) // what both ranks have is not more than each has
+	require.Equal(t, Instance{Longest: 256, Media: map[string]int{"GPU": 128, "CPU": 192, "DISK": 64, "NVME": 256}, DP: map[int32]int{0: 256, 1: 192}}, ask()["default"][node])
 
 	q.Instance = node
 	require.Len(t, ask()["default"], 1)
