@@ -209,7 +209,7 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 	behind := false // an event of another medium than the device came before
 	for i := range b.Events {
 		e := &b.Events[i]
-		if e.Kind == kvevents.Unknown {
+		if e.Kind == kvevents.Unknown || e.Kind > kvevents.AllBlocksCleared {
 			continue
 		}
 		if e.Kind != kvevents.AllBlocksCleared && e.HasGroup && (e.Group < 0 || e.Group > radix.MaxGroup) {

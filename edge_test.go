@@ -376,3 +376,27 @@ func TestAdapterWithoutName(t *testing.T) {
 		require.Equal(t, 8, usable(t, a, p)["a"], release)
 	}
 }
+
+// TestOddBatches: batches that no decoder makes change nothing.
+func TestOddBatches(t *testing.T) {
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	for _, w := range []kvatlas.Worker{worker("a"), {Name: "a", Auto: true}, {Name: "a", Release: "0.32.0", BlockSize: unit}} {
+		a := newAtlas(t, w)
+		require.NoError(t, a.Apply("a", announced(t, worker(""), p)))
+		sink, err := a.Sink("a")
+		require.NoError(t, err)
+		sink.Apply(0, nil)
+		a.Handler().Apply(kvevents.Source{Worker: "a"}, 0, nil)
+		require.ErrorIs(t, a.ApplyBatch("a", nil), kvatlas.ErrNil)
+		for _, e := range []kvevents.Event{
+			{Kind: 200, Hashes: []uint64{1}},
+			{Kind: kvevents.BlockStored, Hashes: []uint64{1}, BlockSize: -unit, Tokens: tokens(unit)},
+			{Kind: kvevents.BlockStored, Hashes: []uint64{1, 2}, BlockSize: math.MaxInt, Tokens: tokens(2 * unit)},
+			{Kind: kvevents.BlockStored, Hashes: []uint64{1}, BlockSize: unit, Tokens: tokens(unit), TokenForm: 9},
+			{Kind: kvevents.BlockStored, BlockSize: unit, Tokens: tokens(unit), ExtraKeys: [][]kvevents.ExtraKey{{{Kind: 9}}}},
+		} {
+			require.NoError(t, a.ApplyBatch("a", &kvevents.Batch{Events: []kvevents.Event{e}}))
+			require.LessOrEqual(t, usable(t, a, p)["a"], 8)
+		}
+	}
+}

@@ -21,6 +21,9 @@ type sink struct {
 
 // Apply ignores the error: only a worker that was removed gives one.
 func (s sink) Apply(_ uint64, b *kvevents.Batch) {
+	if b == nil {
+		return
+	}
 	defer s.a.done(StageApply, s.a.timed(), 0)
 	_ = s.w.locked(func() error { return s.w.apply(b) })
 }

@@ -313,6 +313,9 @@ func (m *Monitor) enter(s State) {
 // form rules out releases that do not publish such events, and reports whether any
 // is left.
 func (m *Monitor) form(ev *kvevents.Event) bool {
+	if int(ev.Kind) >= len(m.seen) {
+		return true // no kind that there is
+	}
 	seen := &m.seen[ev.Kind]
 	if ev.Fields == seen.fields && ev.Wire|seen.wire == seen.wire {
 		return true
