@@ -400,3 +400,21 @@ func TestOddBatches(t *testing.T) {
 		}
 	}
 }
+
+// TestPairsLeaveTheLastTokenOut: under EAGLE SGLang's n tokens are n-1 pairs, and it looks
+// up those of all tokens but the last.
+func TestPairsLeaveTheLastTokenOut(t *testing.T) {
+	scheme, err := blockhash.SchemeFor("sglang", "0.5.20")
+	require.NoError(t, err)
+	h, err := blockhash.New(blockhash.Options{Scheme: scheme, BlockSize: unit, EAGLE: true})
+	require.NoError(t, err)
+	a := newAtlas(t, kvatlas.Worker{Name: "a", Engine: "sglang", Release: "0.5.20", BlockSize: unit, Cache: radix.ProfileOptions{Eagle: true}})
+	keys, err := h.AppendKeys(nil, &blockhash.Prompt{Tokens: tokens(3*unit + 1)})
+	require.NoError(t, err)
+	require.Len(t, keys, 3)
+	require.NoError(t, a.ApplyBatch("a", &kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.BlockStored, Hashes: keys, BlockSize: unit}}}))
+	for n := range 4 * unit {
+		want := min(max(n-2, 0)/unit, 3) * unit
+		require.Equal(t, want, usable(t, a, blockhash.Prompt{Tokens: tokens(n)})["a"], "%d tokens", n)
+	}
+}
