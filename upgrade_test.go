@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -15,25 +14,6 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
 )
-
-// hashOf makes a fake engine hash as a real one does.
-func hashOf(t *testing.T, o blockhash.Options) func(parent uint64, chained bool, tokens []uint32) uint64 {
-	h, err := blockhash.New(o)
-	require.NoError(t, err)
-	whole := map[uint64][]uint32{} // by hash, the prompt up to there
-	return func(parent uint64, chained bool, tokens []uint32) uint64 {
-		var p []uint32
-		if chained {
-			p = whole[parent]
-		}
-		p = append(slices.Clone(p), tokens...)
-		keys, err := h.AppendKeys(nil, &blockhash.Prompt{Tokens: p})
-		require.NoError(t, err)
-		key := keys[len(keys)-1]
-		whole[key] = p
-		return key
-	}
-}
 
 // TestRollingUpgradeOverSockets: one automatic worker whose engine is killed and comes
 // back as another release, and another engine, on the same ports. Every prediction that
@@ -64,9 +44,11 @@ func TestRollingUpgradeOverSockets(t *testing.T) {
 	} {
 		scheme, err := blockhash.SchemeFor(is.engine, is.release)
 		require.NoError(t, err)
+		hash, err := kveventstest.HashAs(blockhash.Options{Scheme: scheme, Algorithm: is.algorithm, Seed: is.seed, BlockSize: size})
+		require.NoError(t, err)
 		e, err := kveventstest.Start(kveventstest.Options{
 			Engine: is.engine, Release: is.release, BlockSize: size, Blocks: 300, Endpoint: endpoint, Replay: true, ReplayEndpoint: replay,
-			Hash: hashOf(t, blockhash.Options{Scheme: scheme, Algorithm: is.algorithm, Seed: is.seed, BlockSize: size}),
+			Hash: hash,
 		})
 		require.NoError(t, err)
 		if i == 0 {

@@ -122,11 +122,18 @@ next:
 // serve runs one prompt and returns the reused tokens and the step's events.
 func (c *cache) serve(tokens []uint32, hashes []uint64) (hit int, events []kvevents.Event) {
 	size := c.o.BlockSize
+	late := c.late
+	c.late = nil
+	needed := 0
+	for _, group := range c.o.Groups {
+		needed += len(hashes) - group.wanted(len(hashes), size)
+	}
+	if c.gpu.size > 0 && needed > c.gpu.size {
+		return 0, late // an engine cannot run it, and keeps nothing of it
+	}
 	cached := c.match(hashes, min((len(tokens)-1)/size, len(hashes)), func(k key) bool {
 		return c.gpu.has(k) || c.cpu != nil && c.cpu.has(k)
 	})
-	late := c.late
-	c.late = nil
 	for g, group := range c.o.Groups {
 		// A span of blocks that must be computed or loaded ends where one is there.
 		first, from := group.wanted(len(hashes), size), 0

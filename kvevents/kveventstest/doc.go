@@ -17,6 +17,6 @@
 // compared with the truth.
 //
 // It is meant for tests of any kind, also outside this module. It is not an
-// engine: hashes are its own unless [Options.Hash] gives others, and the
-// look-up rule of several groups is the plain one.
+// engine: hashes are its own unless [Options.Hash] gives others ([HashAs]: a
+// release's), and the look-up rule of several groups is the plain one.
 package kveventstest

@@ -50,7 +50,8 @@ type Options struct {
 	// SendMessages is the high-water mark of both sockets, default 100,000.
 	SendMessages int
 	// Hash gives the hash of a block from the hash before (0 and false for the
-	// first block) and its tokens; default is a hash of this package's own.
+	// first block) and its tokens; default is a hash of this package's own. See
+	// [HashAs] for those of an engine.
 	Hash func(parent uint64, chained bool, tokens []uint32) uint64
 	// Clock gives the timestamps; default time.Now.
 	Clock func() time.Time
@@ -293,7 +294,7 @@ func (e *Engine) Hashes(tokens []uint32) (hashes []uint64) {
 
 // Serve runs one prompt: it returns how many tokens the cache had, as the
 // engine would report them, keeps the prompt's blocks, and publishes one batch
-// if anything changed.
+// if anything changed. A prompt of more blocks than the GPU pool has is not run.
 func (e *Engine) Serve(tokens []uint32) (hit int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
 	"github.com/kvatlas/kvatlas/kvevents/zmtp"
@@ -218,4 +219,54 @@ func TestRanks(t *testing.T) {
 	require.Error(t, err)
 	_, err = kveventstest.Start(kveventstest.Options{Blocks: -1})
 	require.Error(t, err)
+}
+
+// TestHashAs: a fake engine announces what a release would.
+func TestHashAs(t *testing.T) {
+	tokens := make([]uint32, 100)
+	for i := range tokens {
+		tokens[i] = uint32(3 * i)
+	}
+	for _, is := range [][2]string{{"vllm", "0.32.0"}, {"sglang", "0.5.23"}} {
+		scheme, err := blockhash.SchemeFor(is[0], is[1])
+		require.NoError(t, err)
+		o := blockhash.Options{Scheme: scheme, BlockSize: 16}
+		hash, err := kveventstest.HashAs(o)
+		require.NoError(t, err)
+		h, err := blockhash.New(o)
+		require.NoError(t, err)
+		want, err := h.AppendKeys(nil, &blockhash.Prompt{Tokens: tokens})
+		require.NoError(t, err)
+		e := start(t, kveventstest.Options{Engine: is[0], Release: is[1], Hash: hash})
+		require.Equal(t, want, e.Hashes(tokens))
+		e.Serve(tokens)
+		for _, key := range want {
+			require.Equal(t, 1, e.Held()[kveventstest.Block{Medium: "GPU", Hash: key}])
+		}
+	}
+	_, err := kveventstest.HashAs(blockhash.Options{})
+	require.ErrorIs(t, err, blockhash.ErrScheme)
+}
+
+// TestPromptLargerThanThePool: it is not run, so that no block of it is announced that
+// went before it was announced.
+func TestPromptLargerThanThePool(t *testing.T) {
+	tokens := make([]uint32, 16*21)
+	for i := range tokens {
+		tokens[i] = uint32(i)
+	}
+	e := start(t, kveventstest.Options{Blocks: 20})
+	require.Zero(t, e.Serve(tokens))
+	require.Empty(t, e.Held())
+	require.Zero(t, e.Seq())
+	fits := tokens[:16*20]
+	require.Zero(t, e.Serve(fits))
+	require.Len(t, e.Held(), 20)
+	require.Equal(t, 16*19, e.Serve(fits))
+	require.Zero(t, e.Serve(tokens))
+	require.Len(t, e.Held(), 20)
+
+	window := start(t, kveventstest.Options{Blocks: 20, Groups: []kveventstest.Group{{Window: 32}}})
+	window.Serve(tokens) // needs the blocks of its window only
+	require.NotEmpty(t, window.Held())
 }
