@@ -53,6 +53,11 @@ type Options struct {
 	// the options of KVAtlas, which learns from every [Trip].
 	Policy  *scoring.Policy
 	KVAtlas scoring.KVAtlasOptions
+	// Shadow, if set, decides beside the policy, and nobody acts on it: what would a
+	// change do? ShadowReport, if set too, is told of each decision, by the
+	// goroutine that made it; totals are in [Snapshot]. See [scoring.Shadow].
+	Shadow       *scoring.Policy
+	ShadowReport func(scoring.ShadowReport)
 	// InFlight configures the account of requests under way, see [Atlas.Begin].
 	InFlight scoring.InFlightOptions
 	// Speculate counts the blocks of requests under way as held, before the
@@ -82,6 +87,7 @@ type Options struct {
 type Atlas struct {
 	options     Options
 	policy      *scoring.Policy
+	shadow      *scoring.Shadow  // nil without Options.Shadow
 	learner     *scoring.KVAtlas // nil with a policy of the caller's
 	flights     *scoring.InFlight
 	speculation *scoring.Speculation // nil if off
@@ -112,6 +118,13 @@ func New(o Options) (*Atlas, error) {
 			return nil, fmt.Errorf("kvatlas: %w", err)
 		}
 		a.policy = a.learner.Policy()
+	}
+	if o.Shadow != nil {
+		if a.shadow, err = scoring.NewShadow(a.policy, o.Shadow, o.ShadowReport); err != nil {
+			return nil, fmt.Errorf("kvatlas: %w", err)
+		}
+	} else if o.ShadowReport != nil {
+		return nil, fmt.Errorf("%w: ShadowReport is set without Shadow, so that there is nothing to report", ErrOptions)
 	}
 	if a.flights, err = scoring.NewInFlight(o.InFlight); err != nil {
 		return nil, fmt.Errorf("kvatlas: %w", err)

@@ -658,6 +658,41 @@ func TestConcurrent(t *testing.T) {
 	require.Equal(t, map[string]int{"stays": 0}, usable(t, a, p))
 }
 
+// TestShadow: the shadow sees what the policy sees, and decides nothing.
+func TestShadow(t *testing.T) {
+	lowest := func(value func(*scoring.Candidate) float64) *scoring.Policy {
+		p, err := scoring.New(scoring.Options{Scorers: []scoring.WeightedScorer{{Weight: 1, Scorer: scoring.NewScorer("test",
+			func(_ *scoring.Request, c *scoring.Candidate) float64 { return value(c) })}}})
+		require.NoError(t, err)
+		return p
+	}
+	var chosen, shadow string
+	var gained int
+	a, err := kvatlas.New(kvatlas.Options{
+		Policy: lowest(func(c *scoring.Candidate) float64 { return -float64(c.Match.Usable) }),
+		Shadow: lowest(func(c *scoring.Candidate) float64 { return float64(c.Match.Usable) }),
+		ShadowReport: func(r scoring.ShadowReport) {
+			require.NoError(t, r.Err)
+			chosen, shadow, gained = r.Chosen.Name, r.Shadow.Name, r.CachedTokens
+		},
+	})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("a")))
+	require.NoError(t, a.AddWorker(worker("b")))
+	p := blockhash.Prompt{Tokens: tokens(161)}
+	require.NoError(t, a.Apply("b", payload(t, "0.32.0", stored(keysOf(t, worker("b"), p), p.Tokens[:160]))))
+	var c kvatlas.Choice
+	for range 3 {
+		require.NoError(t, a.Route(&kvatlas.Request{Prompt: p}, &c))
+		require.Equal(t, "a", c.Worker)
+	}
+	require.Equal(t, []any{"a", "b", 160}, []any{chosen, shadow, gained})
+	require.Equal(t, scoring.ShadowStats{Decisions: 3, CachedTokens: 480}, a.Snapshot().Shadow)
+
+	_, err = kvatlas.New(kvatlas.Options{ShadowReport: func(scoring.ShadowReport) {}})
+	require.ErrorIs(t, err, kvatlas.ErrOptions)
+}
+
 func TestNoAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -668,6 +703,11 @@ func TestNoAllocs(t *testing.T) {
 	observed, err := kvatlas.New(kvatlas.Options{Observer: new(counts)})
 	require.NoError(t, err)
 	require.NoError(t, observed.AddWorker(worker("a")))
+	other, err := scoring.Preset("prefix-load", scoring.Seeded(1))
+	require.NoError(t, err)
+	shadowed, err := kvatlas.New(kvatlas.Options{Shadow: other, ShadowReport: func(scoring.ShadowReport) {}})
+	require.NoError(t, err)
+	require.NoError(t, shadowed.AddWorker(worker("a")))
 	p := blockhash.Prompt{Tokens: tokens(1601)}
 	store := payload(t, "0.32.0", stored(keysOf(t, worker("a"), p), p.Tokens[:1600]))
 	drop := payload(t, "0.32.0", removed(keysOf(t, worker("a"), p)...))
@@ -677,12 +717,13 @@ func TestNoAllocs(t *testing.T) {
 	}
 	require.NoError(t, observed.Apply("a", store))
 	var m kvatlas.Match
-	var c, oc kvatlas.Choice
+	var c, oc, sc kvatlas.Choice
 	req := &kvatlas.Request{Prompt: p}
 	for name, f := range map[string]func(){
 		"Match":                  func() { _ = a.Match(req, &m) },
 		"Route":                  func() { _ = a.Route(req, &c) },
 		"Route with an observer": func() { _ = observed.Route(req, &oc) },
+		"Route with a shadow":    func() { _ = shadowed.Route(req, &sc) },
 		"Apply":                  func() { _ = a.Apply("a", store); _ = a.Apply("a", drop) },
 	} {
 		f()

@@ -105,3 +105,37 @@ func ExampleAtlas_Begin() {
 	fmt.Printf("%+v\n", atlas.Snapshot().Workers[0].Prediction)
 	// Output: {Exact:1 Over:0 Under:0 OverTokens:0 UnderTokens:0}
 }
+
+// Route as another router would, and see beside it what the default policy would do.
+func ExampleOptions_shadow() {
+	policy, err := scoring.Preset("llm-d", nil) // scoring.PresetNames lists them
+	if err != nil {
+		log.Fatal(err)
+	}
+	other, err := scoring.NewKVAtlas(scoring.KVAtlasOptions{Random: scoring.Seeded(1)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	atlas, err := kvatlas.New(kvatlas.Options{Policy: policy, Shadow: other.Policy()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for waiting, name := range []string{"replica-b", "replica-a"} {
+		if err := atlas.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: 16}); err != nil {
+			log.Fatal(err)
+		}
+		if err := atlas.SetLoad(name, scoring.Load{Waiting: scoring.Known(float64(waiting))}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}, Explain: true}
+	var choice kvatlas.Choice
+	if err := atlas.Route(&request, &choice); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(choice.Decision.String())
+	fmt.Printf("%+v\n", atlas.Snapshot().Shadow)
+	// Output:
+	// replica-b: 4 = 3*prefix(0) + 2*waiting(1) + 2*kv(1)
+	// {Decisions:1 Agreed:0 Failed:0 CachedTokens:0}
+}

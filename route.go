@@ -100,7 +100,13 @@ func (a *Atlas) score(req *Request, c *Choice) error {
 		}
 		c.request.Novel = c.novel(named, req)
 	}
-	if err := a.policy.Decide(&c.request, c.Candidates, &c.Decision); err != nil {
+	var err error
+	if a.shadow != nil {
+		err = a.shadow.Decide(&c.request, c.Candidates, &c.Decision)
+	} else {
+		err = a.policy.Decide(&c.request, c.Candidates, &c.Decision)
+	}
+	if err != nil {
 		return fmt.Errorf("kvatlas: %w", err)
 	}
 	c.Worker = c.Decision.Chosen.Name
@@ -142,7 +148,8 @@ func (w *worker) candidate(m *WorkerMatch, unit int) scoring.Candidate {
 
 // SetLoad tells what an engine's metrics say of a worker's load: running and
 // waiting requests, use of the cache, round trip. It is merged with what is under
-// way from here ([Atlas.Begin]); what nobody measured stays unknown.
+// way from here ([Atlas.Begin]); what nobody measured stays unknown. Only Running,
+// Waiting, KVUsage and RTT are read: the rest of a Load is this router's own account.
 //
 // A value that is negative or not finite is an error that wraps [ErrOptions].
 func (a *Atlas) SetLoad(name string, l scoring.Load) error {

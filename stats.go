@@ -73,6 +73,8 @@ type Snapshot struct {
 	// [Atlas.Begin]; Speculation their claims on blocks, with Options.Speculate.
 	InFlight    scoring.InFlightStats
 	Speculation scoring.SpeculationStats
+	// Shadow compares the policy with [Options.Shadow].
+	Shadow scoring.ShadowStats
 }
 
 // Snapshot returns the counters of the fleet as they are now: plain numbers for
@@ -86,6 +88,9 @@ func (a *Atlas) Snapshot() Snapshot {
 	}
 	if a.speculation != nil {
 		s.Speculation = a.speculation.Stats()
+	}
+	if a.shadow != nil {
+		s.Shadow = a.shadow.Stats()
 	}
 	perBlock := s.domains(a.domains.list())
 	for _, w := range f.workers {

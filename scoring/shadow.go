@@ -11,7 +11,13 @@ type Shadow struct {
 
 	mu    sync.Mutex
 	stats ShadowStats
-	spare []*Decision
+	spare []*dryRun
+}
+
+// dryRun is what one decision of the shadow needs.
+type dryRun struct {
+	request  Request
+	decision Decision
 }
 
 // ShadowReport is one decision and what the shadow would have done. Its pointers
@@ -51,17 +57,17 @@ func (s *Shadow) Decide(req *Request, candidates []Candidate, d *Decision) error
 		return err
 	}
 	other := s.take()
-	dry := *req
-	dry.DryRun, dry.Explain, dry.Fallbacks = true, false, 0
+	other.request = *req
+	other.request.DryRun, other.request.Explain, other.request.Fallbacks = true, false, 0
 	r := ShadowReport{Request: req, Chosen: d.Chosen}
-	if r.Err = s.shadow.Decide(&dry, candidates, other); r.Err == nil {
-		r.Shadow = other.Chosen
-		r.CachedTokens = int(other.Chosen.Match.Usable) - int(d.Chosen.Match.Usable)
+	if r.Err = s.shadow.Decide(&other.request, candidates, &other.decision); r.Err == nil {
+		r.Shadow = other.decision.Chosen
+		r.CachedTokens = int(r.Shadow.Match.Usable) - int(d.Chosen.Match.Usable)
 	}
-	s.count(&r, other)
 	if s.report != nil {
 		s.report(r)
 	}
+	s.count(&r, other)
 	return nil
 }
 
@@ -75,7 +81,7 @@ func (s *Shadow) Stats() ShadowStats {
 // maxSpare bounds the decisions kept for reuse, one for each caller at a time.
 const maxSpare = 64
 
-func (s *Shadow) take() *Decision {
+func (s *Shadow) take() *dryRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.spare); n > 0 {
@@ -83,10 +89,10 @@ func (s *Shadow) take() *Decision {
 		s.spare = s.spare[:n-1]
 		return d
 	}
-	return &Decision{}
+	return &dryRun{}
 }
 
-func (s *Shadow) count(r *ShadowReport, spare *Decision) {
+func (s *Shadow) count(r *ShadowReport, spare *dryRun) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.Decisions++
