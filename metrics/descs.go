@@ -21,6 +21,8 @@ const (
 	undecodable
 	unplaced
 	orphans
+	held
+	forgotten
 	contradicted
 	limited
 	predictions
@@ -100,8 +102,12 @@ var described = [numMetrics]struct {
 		"KV blocks of a worker with a random hash seed that could not be placed for want of tokens or extra keys, and match no prompt."},
 	orphans: {"kvatlas_orphan_blocks", gauge, []string{"worker"},
 		"KV blocks that a worker with a random hash seed announced after one that is not known: they match no prompt until it is."},
+	held: {"kvatlas_held_batches", gauge, []string{"worker"},
+		"Batches of events that wait until they tell what a worker's engine is (Worker.Auto): nothing is matched there until then."},
+	forgotten: {"kvatlas_forgotten_batches_total", counter, []string{"worker"},
+		"Batches of events that were given up because too many waited to tell what a worker's engine is: blocks that only they announced are not known."},
 	contradicted: {"kvatlas_worker_contradicted", gauge, []string{"worker"},
-		"1 when a worker's events contradict its description, such as hashes of another algorithm, seed or block size (a parity mismatch): nothing is matched there."},
+		"1 when a worker's events contradict its description, such as hashes of another algorithm, seed or block size (a parity mismatch): its prompts are matched by content where the events allow it, else not at all."},
 	limited: {"kvatlas_worker_limited", gauge, []string{"worker"},
 		"1 when a worker's engine is of a release whose events are known to be wrong in some case, so that what is known of its cache may be too."},
 

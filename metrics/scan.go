@@ -122,6 +122,8 @@ func (s *scan) worker(w *kvatlas.WorkerSnapshot, media bounded) {
 	s.count(undecodable, e.Undecodable, name)
 	s.count(unplaced, e.Unplaced, name)
 	s.add(orphans, float64(w.Content.Waiting), name)
+	s.add(held, float64(e.Held), name)
+	s.count(forgotten, e.Forgotten, name)
 	s.is(contradicted, e.Contradiction != "", name)
 	s.is(limited, e.Limitation != "", name)
 	if s.in.Subscriber == nil {

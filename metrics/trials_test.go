@@ -100,6 +100,34 @@ func TestContradiction(t *testing.T) {
 	require.Zero(t, v)
 }
 
+// TestAutomaticWorkerWaits: batches that wait for an automatic worker's engine to be
+// found, and those given up meanwhile, show.
+func TestAutomaticWorkerWaits(t *testing.T) {
+	f := newFleet(t, "", "described")
+	f.worker(kvatlas.Worker{Name: "auto", Auto: true})
+	c := collector(t, metrics.Options{}, f)
+	continued := stored(7, 3000) // tells nothing: what is before it is not known
+	continued.HasParent, continued.Parent = true, 6
+	message := payload(t, continued)
+	require.NoError(t, f.Atlas.Apply("auto", message))
+	require.NoError(t, f.Atlas.Apply("described", message))
+	held := func(worker string) float64 {
+		v, ok := value(t, c, "kvatlas_held_batches", "worker", worker)
+		require.True(t, ok)
+		return v
+	}
+	require.Equal(t, 1.0, held("auto"))
+	require.Zero(t, held("described"))
+	const more = 40
+	for range more {
+		require.NoError(t, f.Atlas.Apply("auto", message))
+	}
+	forgotten, ok := value(t, c, "kvatlas_forgotten_batches_total", "worker", "auto")
+	require.True(t, ok)
+	require.Positive(t, forgotten)
+	require.Equal(t, 1.0+more, held("auto")+forgotten)
+}
+
 // TestSilentPublisher: trials T122 and T158. A worker that never publishes is
 // told apart from one that does, scores nothing, and is no longer silent with its
 // first batch.
