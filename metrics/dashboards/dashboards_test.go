@@ -44,7 +44,7 @@ var boards = []board{
 			queries: []query{{`sum(kvatlas_stream_state{F,state="live"}) / sum(kvatlas_stream_state{F})`, "live"}}},
 		{title: "Silent workers", about: "Workers that have published no events for the configured time.", kind: "stat",
 			queries: []query{{"sum(kvatlas_stream_silent{F})", "silent"}}},
-		{title: "Misdescribed workers", about: "Workers whose events contradict their description, so that nothing is matched there.", kind: "stat",
+		{title: "Misdescribed workers", about: "Workers whose events contradict their description: matched by content at best, else not at all.", kind: "stat",
 			queries: []query{{"sum(kvatlas_worker_contradicted{F})", "contradicted"}}},
 		{title: "Blocks held", about: "Different KV blocks by worker and medium.", unit: "short", queries: []query{{"sum by (worker, medium) (kvatlas_index_blocks{W})", "{{worker}} {{medium}}"}}},
 		{title: "Blocks stored and removed", about: "As the workers announce them. Many removals soon after their stores are caches that are too small.", unit: "cps",
@@ -100,6 +100,9 @@ var boards = []board{
 			{"max by (worker) (kvatlas_worker_contradicted{W})", "{{worker}}"}, {"max by (worker) (kvatlas_worker_limited{W}) > 0", "{{worker}}: release"}}},
 		{title: "Speculation", about: "What became of blocks that were expected of requests under way.", unit: "cps",
 			queries: []query{{"sum by (result) (rate(kvatlas_speculation_outcomes_total{F}[$__rate_interval]))", "{{result}}"}}},
+		{title: "Automatic workers", about: "Batches that wait until they tell what a worker's engine is, and those that were given up meanwhile.", queries: []query{
+			{"sum by (worker) (kvatlas_held_batches{W})", "{{worker}}"},
+			{"sum by (worker) (increase(kvatlas_forgotten_batches_total{W}[$__rate_interval])) > 0", "{{worker}}: given up"}}},
 	}},
 	{"kvatlas-cost", "kvatlas / Cost", "What decisions and events cost in time and memory.", []panel{
 		{title: "Time of a stage, 99 %", about: "Tokenize (where the caller tells), hash, match, score, apply: they do not overlap.", unit: "s",
