@@ -1,5 +1,7 @@
 package blockhash
 
+import "strings"
+
 // Features are the parts of a prompt beside its tokens that go into hashes. Releases
 // that hash plain prompts alike may differ in them.
 type Features uint8
@@ -13,6 +15,22 @@ const (
 
 	allFeatures Features = 1<<iota - 1
 )
+
+var featureNames = [...]string{"LoRA", "items", "salt", "embeds", "extra key"}
+
+// String lists the features, such as "LoRA, salt"; "none" for none.
+func (f Features) String() string {
+	var names []string
+	for i, name := range featureNames {
+		if f&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
 
 // Features returns the parts that the prompt has.
 func (p *Prompt) Features() (f Features) {
