@@ -20,7 +20,7 @@ func (w *worker) describe([]blockhash.Seed) (*residence, error) {
 		return nil, err
 	}
 	scheme, err := blockhash.SchemeFor(w.Engine, w.Release)
-	if err != nil && w.Release == "" {
+	if err != nil && w.Release == "" && !w.documented() {
 		return nil, fmt.Errorf("%w; give Release, or set Auto to find it from events", err)
 	}
 	if err != nil {

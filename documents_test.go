@@ -309,6 +309,11 @@ func TestDocumentedWorkersRefused(t *testing.T) {
 		w.Name, w.BlockSize = "w", 16
 		require.ErrorIs(t, newAtlas(t).AddWorker(w), kvatlas.ErrUnsupported, name)
 	}
+	err := newAtlas(t).AddWorker(kvatlas.Worker{Name: "w", BlockSize: 16})
+	require.ErrorContains(t, err, "set Auto")
+	err = newAtlas(t).AddWorker(kvatlas.Worker{Name: "w", Engine: "dynamo", BlockSize: 16})
+	require.ErrorIs(t, err, blockhash.ErrScheme)
+	require.NotContains(t, err.Error(), "Auto", "which it could not have")
 	a := newAtlas(t, trtWorker())
 	w, ok := a.Worker("trt")
 	require.True(t, ok)
