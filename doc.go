@@ -15,10 +15,17 @@
 //
 // # Use
 //
-// Register each worker with [Atlas.AddWorker], feed the payloads of its event
-// stream to [Atlas.Apply] in order, and ask [Atlas.Match] or [Atlas.Route] from as
-// many goroutines as there are requests. Results are owned by the caller; reuse
-// them, and a decision does not allocate.
+// Register each worker with [Atlas.AddWorker], described or found out from its events
+// ([Worker.Auto]). Give [Atlas.Handler] to a kvevents.Subscriber, which follows the
+// engines' sockets and lets a router that starts late catch up by their replays; or
+// feed the payloads of a stream to [Atlas.Apply] in order. Ask [Atlas.Match] or
+// [Atlas.Route] from as many goroutines as there are requests, and follow each request
+// with [Atlas.Begin], so that the policy knows the load. Results are owned by the caller;
+// reuse them, and a decision does not allocate.
+//
+// Of engines known from documents only, and of LMCache's controller, the packages below
+// kvevents (trtllm, dynamo, mooncake, lmcache) read the events; package kveventstest is an
+// engine for tests.
 //
 // # What it does not do
 //

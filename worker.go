@@ -31,6 +31,7 @@ type Worker struct {
 	//
 	// What no event tells must be given all the same: EAGLE of vLLM, offload
 	// connectors, cache groups (with Release, since their rules differ by release).
+	// Workers with LMCache, and of engines known from documents, must be described.
 	// After a restart everything is found anew, so that an upgraded engine is
 	// taken for what it is.
 	Auto bool
