@@ -418,3 +418,22 @@ func TestPairsLeaveTheLastTokenOut(t *testing.T) {
 		require.Equal(t, want, usable(t, a, blockhash.Prompt{Tokens: tokens(n)})["a"], "%d tokens", n)
 	}
 }
+
+// TestNamespacesAreNoContradiction: in "format": "dynamo" events do not tell the namespace
+// that is hashed: hashes that are not those of the tokens alone prove nothing there.
+func TestNamespacesAreNoContradiction(t *testing.T) {
+	form, err := kvevents.FormFor("sglang", "0.5.23")
+	require.NoError(t, err)
+	for _, dynamo := range []bool{true, false} {
+		w := kvatlas.Worker{Name: "a", Engine: "sglang", Release: "0.5.23", BlockSize: unit, DynamoEvents: dynamo}
+		a := newAtlas(t, w)
+		for i := range 5 {
+			e := stored([]uint64{uint64(i) + 1}, tokens(unit))
+			e.Medium = []byte("GPU")
+			require.NoError(t, a.Apply("a", kvevents.AppendBatch(nil, &kvevents.Batch{Events: []kvevents.Event{e}, HasRank: true}, form)))
+		}
+		stats, _, err := a.Stats("a")
+		require.NoError(t, err)
+		require.Equal(t, dynamo, stats.Contradiction == "", stats.Contradiction)
+	}
+}
