@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
 )
@@ -41,7 +42,7 @@ func TestTruth(t *testing.T) {
 	require.GreaterOrEqual(t, len(files), 100)
 	high, behind, queries, nonzero := map[string]int{}, map[string]int{}, 0, 0
 	for _, name := range files {
-		tr := openTrace(t, name)
+		tr := openTrace(t, name, radix.Count)
 		run := replayTruth(t, tr, false)
 		short := strings.TrimSuffix(strings.TrimPrefix(name, "vllm/truth/"), ".jsonl")
 		for _, q := range run {
@@ -72,8 +73,8 @@ func TestTruth(t *testing.T) {
 func TestTruthWithGroups(t *testing.T) {
 	seen := 0
 	for _, name := range golden.Files(t, "vllm/truth/*/*.jsonl") {
-		tr := openTrace(t, name)
-		if tr.header.GroupInEvent == nil || *tr.header.GroupInEvent || len(tr.header.Groups) == 1 {
+		tr := openTrace(t, name, radix.Count)
+		if tr.GroupInEvents || len(tr.Groups) == 1 {
 			continue
 		}
 		for _, q := range replayTruth(t, tr, true) {
@@ -102,8 +103,8 @@ func replayTruth(t *testing.T, tr *trace, labelled bool) (answers []answer) {
 		batch   kvevents.Batch
 		result  radix.Result
 	)
-	for i := range tr.ops {
-		op := &tr.ops[i]
+	for i := range tr.Ops {
+		op := &tr.Ops[i]
 		switch op.Op {
 		case "events":
 			require.NoError(t, decoder.Decode(op.Payload, &batch))
@@ -115,15 +116,15 @@ func replayTruth(t *testing.T, tr *trace, labelled bool) (answers []answer) {
 				tr.apply(t, x, w, &batch.Events[j], 0, label)
 			}
 		case "finish":
-			tr.texts[op.ID] = append(tr.texts[op.ID], op.Output...)
+			tr.texts.Finish(op)
 		case "query", "requery":
 			if op.Op == "query" {
-				tr.arrive(op)
+				tr.arrive(t, op)
 			}
 			q := tr.query(t, op)
 			require.NoError(t, x.Match(&q, &result))
 			m := &result.Workers[0]
-			answers = append(answers, answer{op.ID, op.Hit, m.Usable, op.PendingCount, m.UpperBound})
+			answers = append(answers, answer{op.ID, op.HitTokens, m.Usable, op.PendingEvents, m.UpperBound})
 			lazy := q
 			lazy.Keys, lazy.Source = nil, &keySource{q.Keys}
 			require.NoError(t, x.Match(&lazy, &result))
@@ -169,7 +170,7 @@ func testScheduled(t *testing.T, kind string, atLeast int) {
 	misses := map[string]miss{}
 	looked, externals := 0, 0
 	for _, name := range files {
-		tr := openTrace(t, name)
+		tr := openTrace(t, name, radix.Count)
 		m, n, ext := replayScheduled(t, tr)
 		looked, externals = looked+n, externals+ext
 		if m != (miss{}) {
@@ -195,7 +196,7 @@ func replayScheduled(t *testing.T, tr *trace) (m miss, looked, externals int) {
 	)
 	// advance applies the events of a message up to a count for each source,
 	// without those that were applied before.
-	advance := func(op *traceOp, upTo [3]int) {
+	advance := func(op *recording.TraceOp, upTo [3]int) {
 		require.NoError(t, decoder.Decode(op.Payload, &batch))
 		var seen [3]int
 		for j := range batch.Events {
@@ -210,41 +211,41 @@ func replayScheduled(t *testing.T, tr *trace) (m miss, looked, externals int) {
 			require.True(t, n == 1<<30 || ahead[s] >= n, "%s: pending events are not in the next message", tr.name)
 		}
 	}
-	for i := range tr.ops {
-		op := &tr.ops[i]
+	for i := range tr.Ops {
+		op := &tr.Ops[i]
 		switch op.Op {
 		case "events":
 			advance(op, [3]int{1 << 30, 1 << 30, 1 << 30})
 			ahead = [3]int{}
 		case "reset":
 			// The offload connector's pool forgets without an event.
-			if op.ResetConn && tr.header.Connector == "OffloadingConnector" && !strings.HasPrefix(tr.header.Version, "0.20") {
+			if op.ResetConnector && tr.Connector == "OffloadingConnector" && !strings.HasPrefix(tr.Version, "0.20") {
 				require.NoError(t, x.Clear(w, radix.CPU))
 			}
 		case "arrive":
-			tr.arrive(op)
+			tr.arrive(t, op)
 		case "finish":
-			tr.texts[op.ID] = append(tr.texts[op.ID], op.Output...)
+			tr.texts.Finish(op)
 		case "query", "requery":
-			if op.Op == "query" && tr.texts[op.ID] == nil { // dcp: no arrival apart
-				tr.arrive(op)
+			if _, known := tr.texts.Get(op.ID); op.Op == "query" && !known { // dcp: no arrival apart
+				tr.arrive(t, op)
 			}
 			upTo := [3]int{op.Pending["GPU"], op.Pending["TIER"], op.Pending["TIER2"]}
 			if upTo != [3]int{} {
-				next := slices.IndexFunc(tr.ops[i:], func(o traceOp) bool { return o.Op == "events" })
+				next := slices.IndexFunc(tr.Ops[i:], func(o recording.TraceOp) bool { return o.Op == "events" })
 				require.GreaterOrEqual(t, next, 0)
-				advance(&tr.ops[i+next], upTo)
+				advance(&tr.Ops[i+next], upTo)
 			}
 			q := tr.query(t, op)
 			require.NoError(t, x.Match(&q, &result))
 			got := &result.Workers[0]
 			looked++
-			if got.Usable < op.Hit {
+			if got.Usable < op.HitTokens {
 				m.localLow++
-			} else if got.Usable > op.Hit {
+			} else if got.Usable > op.HitTokens {
 				m.localHigh++
 			}
-			if tr.header.Connector != "" && op.External != nil {
+			if tr.Connector != "" && op.External != nil {
 				externals++
 				if got.External < *op.External {
 					m.extLow++

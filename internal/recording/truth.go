@@ -86,6 +86,9 @@ type TraceOp struct {
 	Payload     []byte `json:"-"`
 	PayloadB64  string `json:"payload_b64"`
 	LocalEvents *int   `json:"local_events"`
+	// EventGroups are the true groups of a message's events where the events
+	// name none: a note of the recorder, which no consumer has.
+	EventGroups []*int16 `json:"event_groups"`
 
 	// Finish.
 	Output   []int64 `json:"output"`
