@@ -55,7 +55,14 @@ type Group struct {
 	Eagle bool
 }
 
-// CopyPolicy says how a repeated announcement of a block is read.
+// CopyPolicy says how a repeated announcement of a block is read. Neither counts
+// below zero. What each gets wrong of the look-ups recorded from vLLM 0.10.2 to
+// 0.33.0 (testdata/vllm), where events name their group or there is only one:
+//
+//	stream                  look-ups   Count            Set
+//	cache manager               3826   0                89 too low
+//	scheduler                   2658   0                3 too low
+//	with full reports             59   2 too high       0
 type CopyPolicy uint8
 
 const (

@@ -19,6 +19,7 @@ import (
 type trace struct {
 	*recording.Trace
 	name    string
+	copies  radix.CopyPolicy
 	profile *radix.Profile
 	hasher  *blockhash.Hasher
 	texts   recording.Prompts
@@ -28,7 +29,7 @@ type trace struct {
 func openTrace(t *testing.T, name string, copies radix.CopyPolicy) *trace {
 	file, err := recording.ReadTrace(bytes.NewReader(golden.Read(t, name)))
 	require.NoError(t, err, name)
-	tr := &trace{Trace: file, name: name, extras: map[string]blockhash.Prompt{}}
+	tr := &trace{Trace: file, name: name, copies: copies, extras: map[string]blockhash.Prompt{}}
 	h := &file.TraceHeader
 	o := radix.ProfileOptions{Release: h.Version, HashUnit: h.HashBlockSize, SchedulerBlock: h.SchedulerBlockSize,
 		Eagle: h.UseEAGLE, Lookahead: h.Lookahead, Copies: copies}

@@ -1,8 +1,10 @@
 package radix_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +45,7 @@ func TestTruth(t *testing.T) {
 	high, behind, queries, nonzero := map[string]int{}, map[string]int{}, 0, 0
 	for _, name := range files {
 		tr := openTrace(t, name, radix.Count)
-		run := replayTruth(t, tr, false)
+		run := replayTruth(t, tr, replay{})
 		short := strings.TrimSuffix(strings.TrimPrefix(name, "vllm/truth/"), ".jsonl")
 		for _, q := range run {
 			queries++
@@ -77,13 +79,82 @@ func TestTruthWithGroups(t *testing.T) {
 		if tr.GroupInEvents || len(tr.Groups) == 1 {
 			continue
 		}
-		for _, q := range replayTruth(t, tr, true) {
+		for _, q := range replayTruth(t, tr, replay{labelled: true}) {
 			require.Equal(t, q.want, q.got, "%s %s", name, q.id)
 			require.False(t, q.upperBound)
 			seen++
 		}
 	}
 	require.Greater(t, seen, 100)
+}
+
+// TestCopyPolicies measures what each policy gets wrong: the table of
+// [radix.CopyPolicy]. Late look-ups are left out, and so are releases whose events
+// lack the group: neither is a matter of copies.
+func TestCopyPolicies(t *testing.T) {
+	type wrong struct{ asked, low, high int }
+	type row struct {
+		stream string
+		policy radix.CopyPolicy
+	}
+	got := map[row]wrong{}
+	for _, policy := range []radix.CopyPolicy{radix.Count, radix.Set} {
+		for _, name := range golden.Files(t, "vllm/truth/*/*.jsonl") {
+			tr := openTrace(t, name, policy)
+			if !tr.GroupInEvents && len(tr.Groups) > 1 {
+				continue
+			}
+			at := row{"manager", policy}
+			if tr.ReportMode == "mixed" {
+				at.stream = "full reports"
+			}
+			n := got[at]
+			for _, q := range replayTruth(t, tr, replay{}) {
+				if q.pending > 0 {
+					continue
+				}
+				n.asked++
+				if q.got < q.want {
+					n.low++
+				} else if q.got > q.want {
+					n.high++
+				}
+			}
+			got[at] = n
+		}
+		for _, name := range golden.Files(t, "vllm/scheduler/*/*.jsonl") {
+			at := row{"scheduler", policy}
+			m, asked, _ := replayScheduled(t, openTrace(t, name, policy))
+			n := got[at]
+			got[at] = wrong{n.asked + asked, n.low + m.localLow, n.high + m.localHigh}
+		}
+	}
+	require.Equal(t, map[row]wrong{
+		{"manager", radix.Count}:      {3826, 0, 0},
+		{"manager", radix.Set}:        {3826, 89, 0},
+		{"scheduler", radix.Count}:    {2658, 0, 0},
+		{"scheduler", radix.Set}:      {2658, 3, 0},
+		{"full reports", radix.Count}: {59, 0, 2},
+		{"full reports", radix.Set}:   {59, 0, 0},
+	}, got)
+}
+
+// TestWarmReplica: an index that read another's snapshot in the middle of a
+// recorded stream and followed the rest of it answers as one that saw all.
+func TestWarmReplica(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 6))
+	hits := 0
+	for i, name := range golden.Files(t, "vllm/truth/*/*.jsonl") {
+		policy := radix.CopyPolicy(i % 2)
+		want := replayTruth(t, openTrace(t, name, policy), replay{})
+		tr := openTrace(t, name, policy)
+		warm := 1 + r.IntN(len(tr.Ops)-1)
+		require.Equal(t, want, replayTruth(t, tr, replay{warm: warm}), "%s: snapshot at operation %d", name, warm)
+		for _, q := range want {
+			hits += min(q.got, 1)
+		}
+	}
+	require.Greater(t, hits, 2000)
 }
 
 type answer struct {
@@ -93,11 +164,16 @@ type answer struct {
 	upperBound bool
 }
 
-func replayTruth(t *testing.T, tr *trace, labelled bool) (answers []answer) {
-	x, err := radix.New(radix.Options{})
-	require.NoError(t, err)
-	w, err := x.AddWorker("w", tr.profile)
-	require.NoError(t, err)
+// replay says how a trace is replayed.
+type replay struct {
+	labelled bool // with the groups noted beside the events
+	// warm goes on from this operation with another index, which read a snapshot
+	// of the first; 0 = never.
+	warm int
+}
+
+func replayTruth(t *testing.T, tr *trace, how replay) (answers []answer) {
+	x, w := traceIndex(t, tr)
 	var (
 		decoder kvevents.Decoder
 		batch   kvevents.Batch
@@ -105,12 +181,18 @@ func replayTruth(t *testing.T, tr *trace, labelled bool) (answers []answer) {
 	)
 	for i := range tr.Ops {
 		op := &tr.Ops[i]
+		if how.warm > 0 && i == how.warm {
+			var snapshot bytes.Buffer
+			require.NoError(t, x.WriteSnapshot(&snapshot))
+			x, w = traceIndex(t, tr)
+			require.NoError(t, x.ReadSnapshot(&snapshot, 0))
+		}
 		switch op.Op {
 		case "events":
 			require.NoError(t, decoder.Decode(op.Payload, &batch))
 			for j := range batch.Events {
 				var label *int16
-				if labelled && op.EventGroups != nil {
+				if how.labelled && op.EventGroups != nil {
 					label = op.EventGroups[j]
 				}
 				tr.apply(t, x, w, &batch.Events[j], 0, label)
@@ -133,8 +215,18 @@ func replayTruth(t *testing.T, tr *trace, labelled bool) (answers []answer) {
 	}
 	s, err := x.WorkerStats(w)
 	require.NoError(t, err)
-	require.Zero(t, s.Unmatched, tr.name)
+	if tr.copies == radix.Count {
+		require.Zero(t, s.Unmatched, tr.name)
+	}
 	return answers
+}
+
+func traceIndex(t *testing.T, tr *trace) (*radix.Index, radix.WorkerID) {
+	x, err := radix.New(radix.Options{})
+	require.NoError(t, err)
+	w, err := x.AddWorker("w", tr.profile)
+	require.NoError(t, err)
+	return x, w
 }
 
 type keySource struct{ keys []uint64 }
@@ -184,10 +276,7 @@ func testScheduled(t *testing.T, kind string, atLeast int) {
 }
 
 func replayScheduled(t *testing.T, tr *trace) (m miss, looked, externals int) {
-	x, err := radix.New(radix.Options{})
-	require.NoError(t, err)
-	w, err := x.AddWorker("w", tr.profile)
-	require.NoError(t, err)
+	x, w := traceIndex(t, tr)
 	var (
 		decoder kvevents.Decoder
 		batch   kvevents.Batch
