@@ -67,7 +67,7 @@ func (d *Decision) String() string {
 	}
 	b := append([]byte(nil), d.Chosen.Name...)
 	b = append(b, ": "...)
-	b = strconv.AppendFloat(b, d.Total, 'g', 4, 64)
+	b = strconv.AppendFloat(b, d.Total+0, 'g', 4, 64) // +0 makes a negative 0 a plain one
 	chosen := 0
 	for i, c := range d.Candidates {
 		if c == d.Chosen {
@@ -86,7 +86,7 @@ func (d *Decision) String() string {
 			b = strconv.AppendFloat(b, t.Weight, 'g', 4, 64)
 			b = append(b, '*')
 		}
-		b = fmt.Appendf(b, "%s(%.4g)", t.Name, t.Values[chosen])
+		b = fmt.Appendf(b, "%s(%.4g)", t.Name, t.Values[chosen]+0)
 	}
 	if d.Reason != "" {
 		b = append(b, "; "...)

@@ -263,3 +263,13 @@ func BenchmarkDecide(b *testing.B) {
 		})
 	}
 }
+
+// TestNoNegativeZero: a load of nobody is 0 in texts, not -0.
+func TestNoNegativeZero(t *testing.T) {
+	p, err := Preset("least-loaded", Seeded(1))
+	require.NoError(t, err)
+	var d Decision
+	cs := []Candidate{{Name: "a", Load: Load{Requests: Known(0)}}}
+	require.NoError(t, p.Decide(&Request{Explain: true}, cs, &d))
+	require.Equal(t, "a: 0 = least-requests(0)", d.String())
+}
