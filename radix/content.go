@@ -82,11 +82,9 @@ type ContentStats struct {
 }
 
 // NewContentMap makes an empty map for a worker of x, which should feed the index
-// through the map only. Its errors wrap [ErrOptions] or are [ErrUnknownWorker].
+// through the map only. Its errors wrap [ErrOptions] or are [ErrUnknownWorker] or
+// [ErrIndex].
 func NewContentMap(x *Index, w WorkerID, o ContentMapOptions) (*ContentMap, error) {
-	if x == nil {
-		return nil, fmt.Errorf("%w: no index", ErrOptions)
-	}
 	if o.Limit < 0 {
 		return nil, fmt.Errorf("%w: content limit of %d blocks", ErrOptions, o.Limit)
 	}

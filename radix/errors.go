@@ -6,6 +6,8 @@ func (e constError) Error() string { return string(e) }
 
 // Conditions that this package's functions report, to be tested with errors.Is.
 const (
+	// ErrIndex is returned by methods of a nil or zero [Index].
+	ErrIndex = constError("radix: index was not made with New")
 	// ErrUnknownWorker is returned when a [WorkerID] was never handed out by
 	// this index, or its worker was removed.
 	ErrUnknownWorker = constError("radix: unknown worker")

@@ -44,6 +44,9 @@ func (x *Index) discard(h *holder) {
 // depend on the number of blocks; their memory is given back by the writes that
 // follow, or by [Index.Tidy].
 func (x *Index) Clear(w WorkerID, on ...Medium) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.worker(w)
@@ -78,6 +81,9 @@ func (x *Index) clear(k *worker, on []Medium) {
 // cleared, by the worker's [ClearPolicy]. behind says that the event followed
 // an event of another medium than the device in its message.
 func (x *Index) EngineClear(w WorkerID, behind bool) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.worker(w)

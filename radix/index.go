@@ -53,13 +53,14 @@ type Options struct {
 	MaxBytes int
 }
 
-// Index tells which worker holds which block. Make it with [New]; it must not be
-// copied. All methods are safe for concurrent use. Operations on one worker take
+// Index tells which worker holds which block. Make it with [New]: methods of a nil
+// or zero Index return [ErrIndex], and those without an error are not for one. It
+// must not be copied. All methods are safe for concurrent use. Operations on one worker take
 // effect in the order in which they are called, so call them from one goroutine
 // a worker, in the order of the worker's events.
 //
 // Writers share one lock. Readers take none: [Index.Match] and
-// [Index.AppendPrefixes] neither wait for writers nor hold them up.
+// [Index.Prefixes] neither wait for writers nor hold them up.
 //
 // The key 0 is kept as another constant, so that the two are one key.
 type Index struct {
@@ -120,6 +121,9 @@ func New(o Options) (*Index, error) {
 	return x, nil
 }
 
+// made tells whether New made the index.
+func (x *Index) made() bool { return x != nil && x.view.Load() != nil }
+
 // Medium finds or registers a medium by its name on the wire, in any case; ""
 // is the device. Names beyond [MaxMedia] share the last medium. It does not
 // allocate for names that are registered.
@@ -159,10 +163,16 @@ func (x *Index) Weight(m Medium) float64 {
 // AddWorker registers a worker under a name, or finds the one of that name and
 // gives it the profile. A nil profile stands for an engine of which nothing is
 // known: its blocks are matched in whatever group they are, and no tokens are
-// predicted.
+// predicted; a zero one is refused with [ErrProfile].
 func (x *Index) AddWorker(name string, p *Profile) (WorkerID, error) {
+	if !x.made() {
+		return 0, ErrIndex
+	}
 	if p == nil {
 		p = unknownProfile
+	}
+	if len(p.layouts) == 0 {
+		return 0, fmt.Errorf("%w: not made with NewProfile", ErrProfile)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -72,6 +72,9 @@ func (x *Index) each(h *holder, f func(key uint64, copies uint32) bool) {
 // Dump writes what each worker holds as text, at most limit keys a holder, for
 // debugging. The format may change. It holds the writers' lock meanwhile.
 func (x *Index) Dump(w io.Writer, limit int) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	if w == nil {
 		return fmt.Errorf("%w: nothing to dump to", ErrOptions)
 	}

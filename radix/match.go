@@ -135,6 +135,9 @@ func (r *Result) reset(n int) {
 
 // match walks along the prompt with the candidates.
 func (x *Index) match(q *Query, r *Result) (*view, error) {
+	if !x.made() {
+		return nil, ErrIndex
+	}
 	if q == nil || r == nil {
 		return nil, fmt.Errorf("%w: neither query nor result may be nil", ErrQuery)
 	}

@@ -43,6 +43,9 @@ var snapshotTable = crc64.MakeTable(crc64.ECMA)
 // from there, note their positions before the call and apply what came since: for
 // that, writes to them must rest during the call.
 func (x *Index) WriteSnapshot(w io.Writer, workers ...WorkerID) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	if w == nil {
 		return fmt.Errorf("%w: nothing to write a snapshot to", ErrOptions)
 	}
@@ -142,6 +145,9 @@ func (s *snapshotWriter) run(r keyRun) {
 // to limit blocks (0 = [MaxBlocks]). Its errors wrap [ErrSnapshot] or are the
 // reader's.
 func (x *Index) ReadSnapshot(r io.Reader, limit int) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	if r == nil {
 		return fmt.Errorf("%w: nothing to read a snapshot from", ErrOptions)
 	}
@@ -260,6 +266,9 @@ func (s *snapshotReader) read() (workers []snapshotWorkerData, err error) {
 			if err != nil {
 				return nil, err
 			}
+			if len(workers) == MaxWorkers {
+				return nil, fmt.Errorf("%w: more workers than %d", ErrSnapshot, MaxWorkers)
+			}
 			workers = append(workers, snapshotWorkerData{name: name})
 		case kind == snapshotHolder && len(workers) > 0:
 			w := &workers[len(workers)-1]
@@ -273,6 +282,9 @@ func (s *snapshotReader) read() (workers []snapshotWorkerData, err error) {
 			group := int16(binary.LittleEndian.Uint16(b))
 			if group < NoGroup || group > MaxGroup {
 				return nil, fmt.Errorf("%w: group %d", ErrSnapshot, group)
+			}
+			if len(w.holders) == MaxMedia*(MaxGroup+2) {
+				return nil, fmt.Errorf("%w: more holders of a worker than there are media and groups", ErrSnapshot)
 			}
 			w.holders = append(w.holders, snapshotHolderData{medium: medium, group: group})
 		case kind == snapshotBlocks && len(workers) > 0 && len(workers[len(workers)-1].holders) > 0:

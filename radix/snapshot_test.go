@@ -74,6 +74,11 @@ func TestSnapshot(t *testing.T) {
 
 	// Damaged or cut off anywhere: refused, with nothing changed.
 	z := fresh()
+	for id := range z.Workers() {
+		require.NoError(t, z.Store(Holder{Worker: id}, seqKeys(70)))
+		require.NoError(t, z.Store(Holder{Worker: id}, seqKeys(3)))
+	}
+	before := state(t, z)
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 300 {
 		bad := bytes.Clone(all.Bytes())
@@ -85,9 +90,26 @@ func TestSnapshot(t *testing.T) {
 		require.ErrorIs(t, z.ReadSnapshot(bytes.NewReader(bad), 0), ErrSnapshot)
 	}
 	require.ErrorIs(t, z.ReadSnapshot(bytes.NewReader(all.Bytes()), 3), ErrSnapshot)
-	require.Empty(t, state(t, z))
 	broken := errors.New("broken")
 	require.ErrorIs(t, z.ReadSnapshot(io.MultiReader(bytes.NewReader(all.Bytes()[:50]), errReader{broken}), 0), broken)
+	require.Equal(t, before, state(t, z))
+}
+
+// TestSnapshotIsBounded: what a stream may make the reader keep is limited, also
+// where it names no blocks.
+func TestSnapshotIsBounded(t *testing.T) {
+	x, _ := simpleIndex(t, ProfileOptions{HashUnit: 16}, "A")
+	worker, holder := "\x01\x01\x00A", "\x02\x03CPU\x00\x00"
+	for name, c := range map[string]struct{ body, want string }{
+		"workers": {strings.Repeat("\x01\x00\x00", MaxWorkers+1), "workers"},
+		"holders": {worker + strings.Repeat(holder, MaxMedia*(MaxGroup+2)+1), "holders"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := x.ReadSnapshot(strings.NewReader(snapshotMagic+c.body), 0)
+			require.ErrorIs(t, err, ErrSnapshot)
+			require.ErrorContains(t, err, "more "+c.want)
+		})
+	}
 }
 
 type errReader struct{ err error }

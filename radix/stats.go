@@ -40,6 +40,9 @@ type Stats struct {
 
 // WorkerStats returns the counts of one worker.
 func (x *Index) WorkerStats(w WorkerID) (WorkerStats, error) {
+	if !x.made() {
+		return WorkerStats{}, ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.worker(w)

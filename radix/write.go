@@ -26,6 +26,9 @@ func (x *Index) Store(h Holder, keys []uint64) error { return x.StoreAfter(h, 0,
 // keys, 0 for none or unknown. It only says where keys are best put: look-ups
 // are faster where a chain lies in one piece. The parent need not be held.
 func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k, err := x.check(h)
@@ -378,6 +381,9 @@ func (s *storing) giveBack() {
 // takes copies that were stored without a group, no others. It returns
 // [ErrUnknownWorker] or [ErrHolder] and then changes nothing.
 func (x *Index) Remove(h Holder, keys []uint64) error {
+	if !x.made() {
+		return ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k, err := x.check(h)
