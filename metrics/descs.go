@@ -59,6 +59,7 @@ const (
 	inFlightExpired
 	speculative
 	speculation
+	shadow
 	scrapes
 	numMetrics
 )
@@ -157,6 +158,8 @@ var described = [numMetrics]struct {
 	speculative:     {"kvatlas_speculative_blocks", gauge, nil, "KV blocks expected of requests that were sent, which no event has confirmed yet."},
 	speculation: {"kvatlas_speculation_outcomes_total", counter, []string{"result"},
 		"KV blocks that were expected of a request, by what became of them: confirmed or removed by an event, expired, failed with the request, or refused for want of room."},
+	shadow: {"kvatlas_shadow_decisions_total", counter, []string{"result"},
+		"Decisions that a policy in the shadow (Options.Shadow) made too, without effect: it agreed, would have taken another worker (other), or failed."},
 	scrapes: {"kvatlas_engine_scrapes_total", counter, []string{"worker", "result"}, "Times that a worker's own metrics page was asked for its load: ok or failed."},
 }
 

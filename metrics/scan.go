@@ -210,6 +210,10 @@ func (s *scan) requests(snap *kvatlas.Snapshot) {
 	if s.in.Atlas != nil {
 		s.inFlight(snap.InFlight)
 		s.speculation(snap.Speculation)
+		sh := &snap.Shadow
+		s.count(shadow, sh.Agreed, "agreed")
+		s.count(shadow, sh.Decisions-sh.Agreed-sh.Failed, "other")
+		s.count(shadow, sh.Failed, "failed")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
 	"github.com/kvatlas/kvatlas/metrics"
+	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // TestSeriesAreBounded: trial T150. There are as many series after a million
@@ -126,6 +127,32 @@ func TestAutomaticWorkerWaits(t *testing.T) {
 	require.True(t, ok)
 	require.Positive(t, forgotten)
 	require.Equal(t, 1.0+more, held("auto")+forgotten)
+}
+
+// TestShadowDecisions: a policy that decides without effect is compared with the one that
+// has it.
+func TestShadowDecisions(t *testing.T) {
+	f := newFleet(t, "")
+	same, err := scoring.Preset("roundrobin", nil)
+	require.NoError(t, err)
+	other, err := scoring.New(scoring.Options{Scorers: []scoring.WeightedScorer{{
+		Scorer: scoring.NewScorer("first", func(_ *scoring.Request, c *scoring.Candidate) float64 { return -float64(c.ID) }), Weight: 1,
+	}}})
+	require.NoError(t, err)
+	f.Atlas, err = kvatlas.New(kvatlas.Options{Policy: same, Shadow: other})
+	require.NoError(t, err)
+	f.worker(kvatlas.Worker{Name: "a"})
+	f.worker(kvatlas.Worker{Name: "b"})
+	c := collector(t, metrics.Options{}, f)
+	var choice kvatlas.Choice
+	for range 6 { // in turns, so that every other one is the first worker's
+		require.NoError(t, f.Atlas.Route(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: []uint32{1, 2, 3}}}, &choice))
+	}
+	for result, want := range map[string]float64{"agreed": 3, "other": 3, "failed": 0} {
+		v, ok := value(t, c, "kvatlas_shadow_decisions_total", "result", result)
+		require.True(t, ok)
+		require.Equal(t, want, v, result)
+	}
 }
 
 // TestSilentPublisher: trials T122 and T158. A worker that never publishes is

@@ -102,7 +102,9 @@ var boards = []board{
 			queries: []query{{"sum by (result) (rate(kvatlas_speculation_outcomes_total{F}[$__rate_interval]))", "{{result}}"}}},
 		{title: "Automatic workers", about: "Batches that wait until they tell what a worker's engine is, and those that were given up meanwhile.", queries: []query{
 			{"sum by (worker) (kvatlas_held_batches{W})", "{{worker}}"},
-			{"sum by (worker) (increase(kvatlas_forgotten_batches_total{W}[$__rate_interval])) > 0", "{{worker}}: given up"}}},
+			{"sum by (worker) (increase(kvatlas_forgotten_batches_total{W}[$__rate_interval]))", "{{worker}}: given up"}}},
+		{title: "Shadow", about: "Share of decisions in which the policy in the shadow, if there is one, agreed.", unit: "percentunit",
+			queries: []query{{`sum(rate(kvatlas_shadow_decisions_total{F,result="agreed"}[$__rate_interval])) / sum(rate(kvatlas_shadow_decisions_total{F}[$__rate_interval]))`, "agreed"}}},
 	}},
 	{"kvatlas-cost", "kvatlas / Cost", "What decisions and events cost in time and memory.", []panel{
 		{title: "Time of a stage, 99 %", about: "Tokenize (where the caller tells), hash, match, score, apply: they do not overlap.", unit: "s",
