@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestByteLimit: trials T115, T119, T103. A worker that fills the index loses its
+// TestByteLimit: trials T95, T115, T119, T103. A worker that fills the index loses its
 // own blocks, and a small one keeps its own.
 func TestByteLimit(t *testing.T) {
 	if raceEnabled {
@@ -56,6 +56,21 @@ func TestByteLimit(t *testing.T) {
 	require.ErrorIs(t, err, ErrOptions)
 	_, err = New(Options{ExpectedBlocks: -1})
 	require.ErrorIs(t, err, ErrOptions)
+}
+
+// TestBytesOfABlock: trial T115. The package's documentation says about 20 bytes
+// a block.
+func TestBytesOfABlock(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and minutes long under the race detector")
+	}
+	x, w := simpleIndex(t, ProfileOptions{HashUnit: 16}, "A", "B", "C", "D", "E", "F", "G", "H", "I", "J")
+	for i := range 10_000 {
+		require.NoError(t, x.Store(Holder{Worker: w[i%10]}, randomKeys(uint64(i), 100)))
+	}
+	s := x.Stats()
+	require.Equal(t, 1_000_000, s.Blocks)
+	require.InEpsilon(t, 20, float64(s.Bytes)/float64(s.Blocks), 0.2)
 }
 
 // TestLimitsOfProfiles: trials T49, T55, T114.

@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -145,13 +146,18 @@ func (w *world) step() {
 	}
 }
 
-// check matches one random prompt and compares every worker's answer.
+// check matches one random prompt.
 func (w *world) check() {
 	keys := treeKeys(w.r, 1+w.r.IntN(w.depth))
 	tokens := 0
 	if w.r.IntN(8) > 0 {
 		tokens = len(keys) + w.r.IntN(5*len(keys)+2)
 	}
+	w.compare(keys, tokens)
+}
+
+// compare matches a prompt and compares every worker's answer.
+func (w *world) compare(keys []uint64, tokens int) {
 	q := Query{Keys: keys, Tokens: tokens}
 	lazy := &sliceSource{keys: keys}
 	if w.r.IntN(2) == 0 {
@@ -228,6 +234,39 @@ func TestRandomAgainstOracle(t *testing.T) {
 			require.EqualValues(t, copies, s.Copies)
 		}
 	}
+}
+
+// FuzzAgainstOracle lets the input choose an engine and operations on it, and
+// compares every look-up with the map of multisets.
+func FuzzAgainstOracle(f *testing.F) {
+	f.Add(uint64(1), []byte("0a9b1c5d2e0f4a3b9c"))
+	f.Add(uint64(2), bytes.Repeat([]byte{1, 0, 0, 90, 20, 1, 0, 40}, 20))
+	f.Fuzz(func(t *testing.T, seed uint64, data []byte) {
+		w := newWorld(t, seed, 2, 90, func(r *rand.Rand) *ProfileOptions {
+			o := randomProfile(r)
+			return &o
+		})
+		chain := treeKeys(w.r, w.depth)
+		for data = data[:min(len(data), 120)]; len(data) >= 4; data = data[4:] {
+			id := w.workers[data[0]>>6&1]
+			groups := len(w.o.profiles[id].Groups)
+			h := Holder{id, Medium(data[1] % 4), int16(int(data[1]>>2)%(groups+1)) - 1}
+			from := int(data[2]) % len(chain)
+			keys := chain[from : from+int(data[3])%(len(chain)-from+1)]
+			switch data[0] % 8 {
+			case 0:
+				require.NoError(t, w.x.Clear(id, h.Medium))
+				w.o.clear(id, h.Medium)
+			case 1, 2, 3, 4:
+				require.NoError(t, w.x.Store(h, keys))
+				w.o.store(h, keys)
+			default:
+				require.NoError(t, w.x.Remove(h, keys))
+				w.o.remove(h, keys)
+			}
+			w.compare(chain[:1+int(data[0]>>3)*3%len(chain)], int(data[3])*4)
+		}
+	})
 }
 
 // TestClosedForm compares the search with the one sentence of testdata/vllm/truth/RULES.md
