@@ -4,9 +4,10 @@ import "math/bits"
 
 // The byte limit bounds slabs: when the last page of the last allowed slab is
 // taken, pages are emptied, some ahead of the need. What is forgotten can only
-// make answers smaller. Victims are pages of the worker that holds the most
-// blocks, in the order of their positions (a clock hand), so that a small worker
-// does not lose to a large one.
+// make answers smaller. Victims are pages, in the order of their positions (a
+// clock hand), of which every holder's worker holds at least half as many blocks
+// as the largest does: a small worker does not lose to a large one, and equal
+// ones lose together what they share.
 type evictor struct {
 	next uint32 // page
 }
@@ -32,30 +33,25 @@ func (x *Index) makeRoom(keys int) {
 	if a.spare+waiting >= need {
 		return
 	}
-	v := x.largest()
-	for looked := 0; v != nil && a.spare+waiting < need && looked < evictLook; looked++ {
+	share := (x.largest() + 1) / 2
+	for looked := 0; share > 0 && a.spare+waiting < need && looked < evictLook; looked++ {
 		if x.evict.next++; x.evict.next >= uint32(a.count)*slabPages {
 			x.evict.next = 1
 		}
-		if x.evictPage(x.evict.next*pageKeys, v) {
+		if x.evictPage(x.evict.next*pageKeys, share) {
 			waiting++
 		}
 	}
 }
 
-// largest returns the worker that holds the most blocks.
-func (x *Index) largest() *worker {
-	var best *worker
-	most := int64(0)
+// largest returns how many blocks the worker holds that holds the most.
+func (x *Index) largest() (most int64) {
 	for _, k := range x.workers {
-		if k == nil {
-			continue
-		}
-		if n := k.blocks(); n > most {
-			best, most = k, n
+		if k != nil {
+			most = max(most, k.blocks())
 		}
 	}
-	return best
+	return most
 }
 
 func (k *worker) blocks() (n int64) {
@@ -65,26 +61,34 @@ func (k *worker) blocks() (n int64) {
 	return n
 }
 
-// evictPage makes a worker forget a page, if it is the page's only one.
-func (x *Index) evictPage(pos uint32, k *worker) bool {
-	pg := x.arena.page(pos)
-	entries := append([]entry(nil), x.recs.entries(pg)...)
-	gone := false
-	for _, e := range entries {
+// evictPage makes all its holders forget a page, if each is of a worker that
+// holds at least share blocks.
+func (x *Index) evictPage(pos uint32, share int64) bool {
+	type victim struct {
+		k    *worker
+		h    *holder
+		mask uint64
+	}
+	var victims []victim
+	ids := x.view.Load().ids
+	for _, e := range x.recs.entries(x.arena.page(pos)) {
 		for b := e.bits; b != 0; b &= b - 1 {
-			if k.holderOf(uint32(e.word)*64+uint32(bits.TrailingZeros64(b))) == nil {
+			hid := uint32(e.word)*64 + uint32(bits.TrailingZeros64(b))
+			k := x.worker(ids[hid])
+			if k == nil || k.blocks() < share {
 				return false
 			}
+			h := k.holderOf(hid)
+			if h == nil {
+				return false
+			}
+			victims = append(victims, victim{k, h, e.mask})
 		}
 	}
-	for _, e := range entries {
-		for b := e.bits; b != 0; b &= b - 1 {
-			h := k.holderOf(uint32(e.word)*64 + uint32(bits.TrailingZeros64(b)))
-			x.forget(k, h, pos, e.mask)
-			gone = true
-		}
+	for _, v := range victims {
+		x.forget(v.k, v.h, pos, v.mask)
 	}
-	return gone
+	return len(victims) > 0
 }
 
 func (k *worker) holderOf(hid uint32) *holder {

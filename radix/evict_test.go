@@ -58,6 +58,40 @@ func TestByteLimit(t *testing.T) {
 	require.ErrorIs(t, err, ErrOptions)
 }
 
+// TestByteLimitSharedBlocks: workers that hold the same blocks forget the oldest
+// together, and a small one keeps what it shares with them.
+func TestByteLimitSharedBlocks(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and minutes long under the race detector")
+	}
+	x, err := New(Options{MaxBytes: 1})
+	require.NoError(t, err)
+	var w []WorkerID
+	for _, name := range []string{"A", "B", "small"} {
+		id, err := x.AddWorker(name, nil)
+		require.NoError(t, err)
+		w = append(w, id)
+	}
+	system := randomKeys(1, 2000)
+	for _, id := range w {
+		require.NoError(t, x.Store(Holder{Worker: id}, system))
+	}
+	var r Result
+	for i := range 2000 {
+		keys := randomKeys(uint64(i+2), 300)
+		for _, id := range w[:2] {
+			require.NoError(t, x.Store(Holder{Worker: id}, keys))
+		}
+		require.NoError(t, x.Match(&Query{Keys: keys}, &r))
+		require.Equal(t, []int{300, 300, 0}, []int{r.Workers[0].Combined, r.Workers[1].Combined, r.Workers[2].Combined}, "prompt %d", i)
+	}
+	require.NoError(t, x.Match(&Query{Keys: system}, &r))
+	require.Equal(t, 2000, r.Workers[2].Combined)
+	s := x.Stats()
+	require.Positive(t, s.Evicted)
+	require.Zero(t, s.Lost)
+}
+
 // TestBytesOfABlock: trial T115. The package's documentation says about 20 bytes
 // a block.
 func TestBytesOfABlock(t *testing.T) {

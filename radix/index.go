@@ -46,8 +46,10 @@ type Options struct {
 	// of the cost of filling an index.
 	ExpectedBlocks int
 	// MaxBytes bounds the memory taken for blocks; 0 = what [MaxBlocks] take. At
-	// the limit the worker that holds the most blocks forgets some, which is
-	// counted (Evicted) and makes its answers smaller, never larger. The limit is
+	// the limit the workers that hold the most forget some blocks, which is counted
+	// (Evicted) and makes their answers smaller, never larger; one that holds less
+	// than half as many as the largest forgets none, nor does what it shares with
+	// others go. The limit is
 	// kept to within a slab of about half a mebibyte, of which at least two are
 	// allowed; about a third of it goes to tables.
 	MaxBytes int
