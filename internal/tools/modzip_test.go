@@ -13,8 +13,9 @@ import (
 	modzip "golang.org/x/mod/zip"
 )
 
-// maxZip is what an importer of a module may have to download.
-const maxZip = 1 << 20
+// maxZip is what an importer of a module may have to download. Of the root's, about
+// half is code, a third its tests.
+const maxZip = 3 << 19
 
 // What importers download is the commit's content, less nested modules. Each
 // module must stay small; the recorded data must be in none of them.
