@@ -49,6 +49,11 @@ type Options struct {
 	// Weights gives blocks a value by the name of their medium, 0 to 1;
 	// see [radix.Options].
 	Weights map[string]float64
+	// IndexBytes bounds the memory of what is known of blocks, for each way of hashing
+	// in the fleet; 0 is bounded by what blocks can be numbered. At the limit the
+	// workers that hold the most forget some, which makes matches lower and is counted.
+	// See [radix.Options].
+	IndexBytes int
 	// Policy chooses the worker in [Atlas.Route]; nil means [scoring.KVAtlas] with
 	// the options of KVAtlas, which learns from every [Trip].
 	Policy  *scoring.Policy
@@ -102,13 +107,14 @@ type Atlas struct {
 
 // New makes an Atlas without workers. The error names the option at fault.
 func New(o Options) (*Atlas, error) {
-	if _, err := radix.New(radix.Options{Weights: o.Weights}); err != nil {
+	index := radix.Options{Weights: o.Weights, MaxBytes: o.IndexBytes}
+	if _, err := radix.New(index); err != nil {
 		return nil, fmt.Errorf("kvatlas: %w", err)
 	}
 	if o.MemoBytes < 0 {
 		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
-	a := &Atlas{options: o, policy: o.Policy, log: o.Logger, domains: domains{weights: o.Weights, memoBytes: o.MemoBytes}}
+	a := &Atlas{options: o, policy: o.Policy, log: o.Logger, domains: domains{options: index, memoBytes: o.MemoBytes}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

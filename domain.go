@@ -88,7 +88,7 @@ func (k domainKey) plainAlike(o domainKey) bool {
 
 // domains are those in use. Its lock comes after those of workers.
 type domains struct {
-	weights   map[string]float64
+	options   radix.Options // of each index
 	memoBytes int64
 
 	mu  sync.Mutex
@@ -120,7 +120,7 @@ func (r *domains) take(key domainKey) (*domain, error) {
 		d.adapters, err = blockhash.NewContent(blockhash.ContentOptions{Scheme: key.scheme, BlockSize: key.unit})
 	}
 	if err == nil && d.index == nil {
-		d.index, err = radix.New(radix.Options{Weights: r.weights})
+		d.index, err = radix.New(r.options)
 	}
 	if err != nil {
 		return nil, err

@@ -437,3 +437,37 @@ func TestNamespacesAreNoContradiction(t *testing.T) {
 		require.Equal(t, dynamo, stats.Contradiction == "", stats.Contradiction)
 	}
 }
+
+// TestIndexBytes: at the limit a worker's oldest blocks are forgotten and counted, a
+// small worker's are not.
+func TestIndexBytes(t *testing.T) {
+	const limit = 2 << 20
+	a, err := kvatlas.New(kvatlas.Options{IndexBytes: limit})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("big")))
+	require.NoError(t, a.AddWorker(worker("small")))
+	next := uint64(1)
+	announce := func(name string, n int) {
+		keys := make([]uint64, n)
+		for i := range keys {
+			keys[i] = next * 0x9e3779b97f4a7c15
+			next++
+		}
+		e := stored(keys, nil)
+		e.Medium = []byte("CPU")
+		require.NoError(t, a.Apply(name, payload(t, "0.32.0", e)))
+	}
+	announce("small", 1000)
+	for range 300 {
+		announce("big", 1000)
+	}
+	s := a.Snapshot().Index
+	require.Positive(t, s.Evicted)
+	require.Less(t, s.Bytes, limit*5/4)
+	_, x, err := a.Stats("small")
+	require.NoError(t, err)
+	require.Equal(t, 1000, x.Held[0].Blocks)
+
+	_, err = kvatlas.New(kvatlas.Options{IndexBytes: -1})
+	require.ErrorIs(t, err, radix.ErrOptions)
+}

@@ -90,7 +90,7 @@ var described = [numMetrics]struct {
 		"A worker's share of kvatlas_index_memory_bytes, divided by the KV blocks held; a block that several hold costs little more than one, so this is not what the worker's removal would free."},
 	indexMemory: {"kvatlas_index_memory_bytes", gauge, nil,
 		"Memory of this process taken to know which worker holds which KV block (keys, tables, lists of holders); it is reused but does not shrink."},
-	indexLost:   {"kvatlas_index_lost_blocks_total", counter, nil, "KV blocks that found no room in the index and are not known."},
+	indexLost:   {"kvatlas_index_lost_blocks_total", counter, nil, "KV blocks that are not known for want of room in the index: forgotten at its limit of bytes, or not entered."},
 	indexCopies: {"kvatlas_index_copies", gauge, []string{"worker"}, "Copies of KV blocks that a worker is known to hold beyond the first of each."},
 	unmatched: {"kvatlas_index_unmatched_removals_total", counter, []string{"worker"},
 		"Removals of KV blocks that the worker was not known to hold: after a start in mid-stream they are normal, later a sign of lost messages."},

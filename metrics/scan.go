@@ -79,7 +79,7 @@ func (s *scan) atlas(snap *kvatlas.Snapshot) {
 	s.count(matches, snap.Matches)
 	s.count(matchErrors, snap.Errors)
 	s.add(indexMemory, float64(snap.Index.Bytes))
-	s.count(indexLost, snap.Index.Lost)
+	s.count(indexLost, snap.Index.Lost+snap.Index.Evicted)
 	if snap.Memo.MaxBytes > 0 {
 		s.count(memoSpans, snap.Memo.Hits, "hit")
 		s.count(memoSpans, snap.Memo.Misses, "miss")
