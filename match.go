@@ -160,7 +160,8 @@ func (a *Atlas) match(req *Request, m *Match) error {
 	}
 	for dm := range m.chunks.all() {
 		if err := dm.matchChunks(req, m); err != nil {
-			return fmt.Errorf("kvatlas: %w", err)
+			refused, matched = err, false
+			break
 		}
 	}
 	if refused != nil && !matched {

@@ -3,6 +3,7 @@ package tokenize
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -60,6 +61,19 @@ func TestBinary(t *testing.T) {
 			t.Logf("%d bytes", len(form))
 		})
 	}
+}
+
+// TestBinaryVersion pins the form: files written by earlier builds must mean the same or
+// be refused. Where this fails, raise the number in binaryVersion first.
+func TestBinaryVersion(t *testing.T) {
+	h := sha256.New()
+	for _, name := range []string{"tiny", "qwen3", "mistral-v3"} {
+		form, err := loadGolden(t, name).AppendBinary(nil)
+		require.NoError(t, err)
+		h.Write(form)
+	}
+	require.Equal(t, "kvatlas tokenizer 1\n", binaryVersion)
+	require.Equal(t, "a7e26dffed0536977ec93be43a83322affcee340ca8058b0e22bbb26826229b7", fmt.Sprintf("%x", h.Sum(nil)))
 }
 
 func TestBinaryRefused(t *testing.T) {

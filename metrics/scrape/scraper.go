@@ -149,7 +149,7 @@ func (s *Scraper) remove(name string) bool {
 	return ok
 }
 
-// Close stops all polling and waits for it to end.
+// Close stops all polling and waits for it to end; Updated, which that waits for, must not call it.
 func (s *Scraper) Close() {
 	s.mu.Lock()
 	s.cancel()
