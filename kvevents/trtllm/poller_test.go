@@ -36,6 +36,13 @@ func (e *engine) restart() {
 	e.buffer, e.next, e.held = nil, map[int]uint64{}, map[int]map[uint64]bool{}
 }
 
+// failing gives answers of another kind from now on; nil ends it.
+func (e *engine) failing(f func(w http.ResponseWriter, answer string) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fail = f
+}
+
 func (e *engine) emit(rank int, data string) {
 	e.buffer = append(e.buffer, fmt.Sprintf(`{"event_id":%d,"data":%s,"window_size":64,"attention_dp_rank":%d}`, e.next[rank], data, rank))
 	e.next[rank]++
@@ -230,40 +237,40 @@ func TestBrokenAnswers(t *testing.T) {
 	e.start(1)
 	e.change(0, 1)
 	e.change(0, 2)
-	e.fail = func(w http.ResponseWriter, answer string) bool {
+	e.failing(func(w http.ResponseWriter, answer string) bool {
 		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
 		w.Write([]byte(answer[:len(answer)-10]))
 		return true
-	}
+	})
 	n, err := p.Poll(t.Context())
 	require.Error(t, err)
 	require.Equal(t, 2, n)
 	require.True(t, p.Status().Unsure)
 	require.Equal(t, map[uint64]bool{1: true}, k.held[0])
-	e.fail = nil
+	e.failing(nil)
 	require.Zero(t, poll(t, p))
 	require.True(t, p.Status().Unsure, "an answer without events proves nothing")
 	e.change(0, 3)
 	poll(t, p)
 	require.False(t, p.Status().Unsure)
-	e.fail = func(http.ResponseWriter, string) bool { panic(http.ErrAbortHandler) }
+	e.failing(func(http.ResponseWriter, string) bool { panic(http.ErrAbortHandler) })
 	_, err = p.Poll(t.Context())
 	require.Error(t, err)
 	require.True(t, p.Status().Unsure, "it was asked, and did not answer")
-	e.fail = nil
+	e.failing(nil)
 	require.Equal(t, []kvevents.Loss{{Worker: "w", From: 2, To: 2, Cause: kvevents.LossNoReplay, Removals: true}}, k.losses)
 
 	for name, answer := range map[string]string{
 		"not JSON": "<html>", "an object": `{"error":1}`, "more text": "[] []", "an event without a number": `[{"data":{"type":"removed","block_hashes":[]}}]`,
 	} {
-		e.fail = func(w http.ResponseWriter, _ string) bool { w.Write([]byte(answer)); return true }
+		e.failing(func(w http.ResponseWriter, _ string) bool { w.Write([]byte(answer)); return true })
 		_, err := p.Poll(t.Context())
 		require.IsType(t, &EventError{}, err, name)
 	}
-	e.fail = func(w http.ResponseWriter, _ string) bool { w.WriteHeader(404); return true }
+	e.failing(func(w http.ResponseWriter, _ string) bool { w.WriteHeader(404); return true })
 	_, err = p.Poll(t.Context())
 	require.ErrorContains(t, err, "404 Not Found; trtllm-serve answers there when")
-	e.fail = func(w http.ResponseWriter, _ string) bool { w.Write(make([]byte, 100)); return true }
+	e.failing(func(w http.ResponseWriter, _ string) bool { w.Write(make([]byte, 100)); return true })
 	small := newPoller(t, e, k, func(o *PollerOptions) { o.Decoder.Limits.PayloadBytes = 50 })
 	_, err = small.Poll(t.Context())
 	require.ErrorContains(t, err, "over the limit of 50 bytes")
@@ -292,14 +299,14 @@ func TestPollerModel(t *testing.T) {
 		p := newPoller(t, e, k)
 		e.start(2)
 		dropped := 0
-		e.fail = func(w http.ResponseWriter, answer string) bool {
+		e.failing(func(w http.ResponseWriter, answer string) bool {
 			if r.IntN(6) > 0 {
 				return false
 			}
 			dropped++
 			w.WriteHeader(502)
 			return true
-		}
+		})
 		for range 60 {
 			for range r.IntN(12) {
 				e.change(r.IntN(2), r.Uint64N(10))
