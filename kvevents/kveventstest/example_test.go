@@ -53,7 +53,7 @@ func Example() {
 	engine.Serve(prompt)
 	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}
 	var match kvatlas.Match
-	for match.Workers == nil || match.Workers[0].Unknown != "" { // until the events are here
+	for match.Workers == nil || match.Workers[0].Usable == 0 { // until the events are here
 		time.Sleep(time.Millisecond)
 		if err := atlas.Match(&request, &match); err != nil {
 			log.Fatal(err)
