@@ -377,13 +377,7 @@ func (dm *domainMatch) matchChunks(req *Request, m *Match) error {
 		}
 		q.Source = &dm.chain
 	}
-	dm.meter.reset(q.Source)
-	if m.timed {
-		q.Source = &dm.meter
-	}
-	err := d.index.Match(q, &dm.result)
-	m.hashing += dm.meter.took
-	if err != nil {
+	if err := dm.lookUp(m); err != nil {
 		return err
 	}
 	for i, at := range dm.at {

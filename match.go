@@ -227,6 +227,17 @@ const unknownPath = "this release hashes the path of the adapter, which is not g
 const unknownMixed = "events of this release do not tell salted and multimodal blocks from plain ones: " +
 	"declare the worker PlainOnly, or set PYTHONHASHSEED on an engine that has it"
 
+// lookUp asks the index for the query, and observes how long hashing took.
+func (dm *domainMatch) lookUp(m *Match) error {
+	dm.meter.reset(dm.query.Source)
+	if m.timed && dm.query.Source != nil {
+		dm.query.Source = &dm.meter
+	}
+	err := dm.domain.index.Match(&dm.query, &dm.result)
+	m.hashing += dm.meter.took
+	return err
+}
+
 // match fills the entries of the workers of the domain.
 func (dm *domainMatch) match(req *Request, m *Match) error {
 	d := dm.domain
@@ -276,13 +287,7 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 		}
 		q.Source = &dm.chain
 	}
-	dm.meter.reset(q.Source)
-	if m.timed && q.Source != nil {
-		q.Source = &dm.meter
-	}
-	err := d.index.Match(q, &dm.result)
-	m.hashing += dm.meter.took
-	if err != nil {
+	if err := dm.lookUp(m); err != nil {
 		return err
 	}
 	for i, at := range dm.at {
