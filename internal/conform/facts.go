@@ -66,20 +66,19 @@ func lmcacheEvents(file []byte) (all []message, err error) {
 // rulesOf reads the header of a truth trace.
 func rulesOf(file []byte) []string {
 	first, _, _ := bytes.Cut(file, []byte("\n"))
-	var h struct {
-		recording.TraceHeader
-		sglangRules
-	}
+	var h recording.TraceHeader
+	var s sglangHeader
 	_ = json.Unmarshal(first, &h) // no header, no rules
+	_ = json.Unmarshal(first, &s)
 	rules := map[string]bool{}
 	for _, g := range h.Groups {
 		rules[strings.ReplaceAll(g.Kind, "_", " ")] = true
 	}
 	for what, on := range map[string]bool{
-		"EAGLE": h.UseEAGLE || h.EAGLE, "partial hits": h.PartialHashHits, "offload": h.Connector != "",
-		"pages": h.Page > 0 && h.Hash != "", "host tier": h.HostTier != nil, "format dynamo": h.Dynamo,
+		"EAGLE": h.UseEAGLE || s.EAGLE, "partial hits": h.PartialHashHits, "offload": h.Connector != "",
+		"pages": s.PageSize > 0 && s.Hash != "", "host tier": s.HostTier != nil, "format dynamo": s.Dynamo,
 		"0.5.6's splits (a bound)": h.Engine == "sglang" && h.Version == "0.5.6",
-		"LoRA":                     len(h.LoRANames) > 0, "freed windows (a bound)": h.Window != nil,
+		"LoRA":                     len(s.LoRANames) > 0, "freed windows (a bound)": s.SlidingWindow != nil,
 		"namespaces (a bound)": strings.Contains(h.Config, "namespaces"),
 	} {
 		if on {
@@ -87,15 +86,4 @@ func rulesOf(file []byte) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(rules))
-}
-
-// sglangRules are the fields of a header of SGLang's traces.
-type sglangRules struct {
-	Page      int               `json:"page_size"`
-	EAGLE     bool              `json:"is_eagle"`
-	Dynamo    bool              `json:"dynamo_format"`
-	Hash      string            `json:"hash"`
-	Window    *int              `json:"sliding_window"`
-	HostTier  *string           `json:"host_tier"`
-	LoRANames map[string]string `json:"lora_names"`
 }
