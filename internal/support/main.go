@@ -20,6 +20,7 @@ import (
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/conform"
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/release"
 	"github.com/kvatlas/kvatlas/kvevents"
 )
 
@@ -226,7 +227,7 @@ func partsOf(f *conform.Facts) []string {
 // eventText joins what the events of the era's releases have; what the first that
 // was recorded has not, with the release that does.
 func (e *evidence) eventText() string {
-	slices.SortFunc(e.events, func(a, b formOf) int { return compareReleases(a.release, b.release) })
+	slices.SortFunc(e.events, func(a, b formOf) int { return release.Compare(a.release, b.release) })
 	var all, seen []string
 	for i, f := range e.events {
 		for _, part := range f.parts {
@@ -266,20 +267,9 @@ func (e *evidence) how(folder string) string {
 	var parts []string
 	for _, kind := range []string{"hash", "truth", "scheduler", "tiers", "server", "frames", "kv-events", "messages", "lookup"} {
 		if releases := e.kinds[kind]; len(releases) > 0 {
-			slices.SortFunc(releases, compareReleases)
+			slices.SortFunc(releases, release.Compare)
 			parts = append(parts, fmt.Sprintf("[%s](%s/%[1]s) %[3]s", kind, folder, strings.Join(releases, " ")))
 		}
 	}
 	return strings.Join(parts, "; ")
-}
-
-// compareReleases orders releases as numbers; "0.4.6.post5" after "0.4.6".
-func compareReleases(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		if c := cmp.Or(cmp.Compare(len(x[i]), len(y[i])), cmp.Compare(x[i], y[i])); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
 }

@@ -1,12 +1,12 @@
 package parity
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/release"
 	"github.com/kvatlas/kvatlas/kvevents"
 )
 
@@ -73,7 +73,7 @@ var allEras = sync.OnceValue(func() (all []Era) {
 		for _, f := range kvevents.Forms(engine) {
 			since = append(since, f.Since())
 		}
-		slices.SortFunc(since, byNumber)
+		slices.SortFunc(since, release.Compare)
 		since = slices.Compact(since)
 		for i, s := range since {
 			scheme, err := blockhash.SchemeFor(engine, s)
@@ -90,15 +90,3 @@ var allEras = sync.OnceValue(func() (all []Era) {
 	}
 	return all
 })
-
-// byNumber compares releases such as "0.9.2" and "0.10.0" of this package's own
-// tables.
-func byNumber(a, b string) int {
-	x, y := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range min(len(x), len(y)) {
-		if c := cmp.Or(cmp.Compare(len(x[i]), len(y[i])), cmp.Compare(x[i], y[i])); c != 0 {
-			return c
-		}
-	}
-	return cmp.Compare(len(x), len(y))
-}
