@@ -295,3 +295,25 @@ func TestServerAgainstItself(t *testing.T) {
 		require.NotZero(t, r.Failed, wrong)
 	}
 }
+
+// TestTraceAgainstItself: so does a trace. One that is cut off is right as far as it goes.
+func TestTraceAgainstItself(t *testing.T) {
+	text := string(golden.Read(t, "vllm/truth/0.24.0/u16.jsonl"))
+	old := `"version":"0.24.0"`
+	require.Contains(t, text, old)
+	r := Truth("x", strings.NewReader(strings.Replace(text, old, `"version":"0.23.0"`, 1)))
+	require.Equal(t, 1, r.Failed, "it hashes alike, but publishes arrays")
+	require.Contains(t, r.Differences[0].Got, "by its events")
+
+	for _, name := range []string{"vllm/truth/0.32.0/u16-steps.jsonl", "vllm/scheduler/0.32.0/u16-tight.jsonl", "vllm/tiers/0.32.0/off-chunk4.jsonl"} {
+		lines := bytes.SplitAfter(golden.Read(t, name), []byte("\n"))
+		for _, n := range []int{len(lines) / 4, len(lines) / 2, len(lines) - 2} {
+			for n > 1 && !bytes.Contains(lines[n-1], []byte(`query"`)) {
+				n-- // its events are in no message yet, perhaps
+			}
+			r := Truth(name, bytes.NewReader(bytes.Join(lines[:n], nil)))
+			require.Zero(t, r.Failed, "%s, %d lines: %v", name, n, r.Differences)
+			require.NotZero(t, r.Passed, name)
+		}
+	}
+}

@@ -103,18 +103,18 @@ func (r *traceRun) whole(op *recording.TraceOp) error {
 }
 
 // catchUp applies what had happened when a prompt was looked up, but is in the
-// next message only.
-func (r *traceRun) catchUp(at int) error {
+// next message only; false where the recording ends before it.
+func (r *traceRun) catchUp(at int) (bool, error) {
 	pending := r.trace.Ops[at].Pending
 	upTo := [numSources]int{pending["GPU"], pending["TIER"], pending["TIER2"]}
 	if upTo == [numSources]int{} {
-		return nil
+		return true, nil
 	}
 	next := slices.IndexFunc(r.trace.Ops[at:], func(op recording.TraceOp) bool { return op.Op == "events" })
 	if next < 0 {
-		return fmt.Errorf("line %d: pending events, but no message after it", r.trace.Ops[at].Line)
+		return false, nil
 	}
-	return r.advance(&r.trace.Ops[at+next], upTo)
+	return true, r.advance(&r.trace.Ops[at+next], upTo)
 }
 
 // reset empties the connector's pool, which the offload connector does without

@@ -52,3 +52,25 @@ func (p *publishers) next(l *sessionLine, op *SessionOp, whole bool) (int64, err
 	(*p)[from] = seq
 	return seq, nil
 }
+
+// traceOrder follows the numbers of a trace's messages and prompts, which begin at 0.
+type traceOrder struct {
+	messages int64
+	prompts  map[string]bool
+}
+
+func (o *traceOrder) next(op *TraceOp) error {
+	switch op.Op {
+	case "events":
+		if op.Seq != o.messages {
+			return fmt.Errorf("message %d, want %d: the recording is not whole", op.Seq, o.messages)
+		}
+		o.messages++
+	case "query", "arrive": // a prompt that arrived is looked up later
+		if want := fmt.Sprint("q", len(o.prompts)); op.ID != want && !o.prompts[op.ID] {
+			return fmt.Errorf("prompt %q, want %q: the recording is not whole", op.ID, want)
+		}
+		o.prompts[op.ID] = true
+	}
+	return nil
+}

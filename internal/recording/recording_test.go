@@ -150,6 +150,8 @@ func TestRefusals(t *testing.T) {
 		{"trace", "{}", "header"},
 		{"trace", `{"engine":"vllm","version":"0.32.0","hash_block_size":16,"groups":[{}],"none_hash_hex":"x"}`, "none_hash_hex"},
 		{"trace", trace + `{"op":"events","payload_b64":"%"}`, "line 2"},
+		{"trace", trace + `{"op":"events","seq":0}` + "\n" + `{"op":"events","seq":2}`, "line 3: message 2, want 1: the recording is not whole"},
+		{"trace", trace + `{"op":"query","id":"q0"}` + "\n" + `{"op":"arrive","id":"q2"}`, `line 3: prompt "q2", want "q1"`},
 	} {
 		require.ErrorContains(t, read[c.kind](c.text), c.want, c.text)
 	}

@@ -105,6 +105,7 @@ type TraceOp struct {
 // ReadTrace reads a whole truth trace.
 func ReadTrace(r io.Reader) (*Trace, error) {
 	var t *Trace
+	order := traceOrder{prompts: map[string]bool{}}
 	err := Lines(r, func(n int, line []byte) error {
 		if t == nil {
 			t = &Trace{}
@@ -130,6 +131,9 @@ func ReadTrace(r io.Reader) (*Trace, error) {
 				return fmt.Errorf("payload_b64: %w", err)
 			}
 			op.PayloadB64 = ""
+		}
+		if err := order.next(&op); err != nil {
+			return err
 		}
 		t.Ops = append(t.Ops, op)
 		return nil
