@@ -3,6 +3,7 @@ package kvatlas
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/radix"
@@ -74,20 +75,44 @@ func (a *Atlas) ApplyBatch(name string, b *kvevents.Batch) error {
 	return a.onWorker(name, func(w *worker) error { return w.apply(b) })
 }
 
-// Clear forgets what a worker holds on the media of the given names, or on
-// all: for operators, and where it is known that a cache was reset before
-// the engine says so, as it does only with its next step. It may be called at
-// any time and repeatedly.
+// Clear forgets what a worker holds on the media of the given names (in any case; ""
+// is the device), or on all if none is given: for operators, and where it is known
+// that a cache was reset before the engine says so, as it does only with its next
+// step. It may be called at any time and repeatedly. While it is not known what an
+// automatic worker is, all that waits is forgotten, whatever its medium.
+//
+// Known names are GPU, CPU, STORAGE, those of Options.Weights and those that events
+// have named. Another one is an [ErrMedium], and nothing is forgotten.
 func (a *Atlas) Clear(name string, media ...string) error {
 	return a.onWorker(name, func(w *worker) error {
+		p := w.at.Load()
+		if p == nil || len(media) == 0 {
+			return w.clear(p, nil)
+		}
 		var on []radix.Medium
-		if p := w.at.Load(); p != nil {
-			for _, m := range media {
-				on = append(on, p.domain.index.Medium(m))
+		for _, m := range media {
+			switch id, ok := p.domain.medium(m); {
+			case ok:
+				on = append(on, id)
+			case !a.weighs(m): // else nothing is there yet
+				return fmt.Errorf("%w: %q (worker %q)", ErrMedium, m, name)
 			}
 		}
-		return w.clear(w.at.Load(), on)
+		if len(on) == 0 {
+			return nil
+		}
+		return w.clear(p, on)
 	})
+}
+
+// weighs tells whether the options name a medium.
+func (a *Atlas) weighs(medium string) bool {
+	for name := range a.options.Weights {
+		if strings.EqualFold(name, medium) {
+			return true
+		}
+	}
+	return false
 }
 
 // Reset forgets everything about a worker's cache, also what its hashes stand

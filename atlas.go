@@ -36,6 +36,9 @@ const (
 	ErrUnsupported = constError("kvatlas: not supported")
 	// ErrBlockSize is returned when a worker's block size is not positive.
 	ErrBlockSize = constError("kvatlas: a worker needs a block size of at least 1 token")
+	// ErrMedium is returned by Clear for the name of a medium that no event, no option
+	// and no engine has.
+	ErrMedium = constError("kvatlas: no such medium")
 	// ErrNil is returned when a request, a result or a batch is nil.
 	ErrNil = constError("kvatlas: a nil request, result or batch")
 	// ErrNoAtlas is returned by AddWorker of an Atlas that New did not make.
@@ -52,7 +55,8 @@ type Options struct {
 	// IndexBytes bounds the memory of what is known of blocks, for each way of hashing
 	// in the fleet; 0 is bounded by what blocks can be numbered. At the limit the
 	// workers that hold the most forget some, which makes matches lower and is counted.
-	// See [radix.Options].
+	// See [radix.Options]. Set it for engines with blocks of 1 token, which take an entry
+	// a token; without it they are warned of (Logger).
 	IndexBytes int
 	// Policy chooses the worker in [Atlas.Route]; nil means [scoring.KVAtlas] with
 	// the options of KVAtlas, which learns from every [Trip].

@@ -426,6 +426,35 @@ func TestMedia(t *testing.T) {
 	require.Zero(t, m.Workers[0].Usable)
 }
 
+// TestClearOfNoMedium: a name that nothing has is a mistake, and said; it clears
+// nothing, nor is it a medium from then on.
+func TestClearOfNoMedium(t *testing.T) {
+	a, err := kvatlas.New(kvatlas.Options{Weights: map[string]float64{"disk": 0.4}})
+	require.NoError(t, err)
+	require.NoError(t, a.AddWorker(worker("a")))
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	keys := keysOf(t, worker("a"), p)
+	onTape := stored(keys, nil)
+	onTape.Medium, onTape.BlockSize = []byte("TAPE"), 0
+	require.NoError(t, a.Apply("a", payload(t, "0.32.0", stored(keys, p.Tokens[:8]))))
+	for range 2 {
+		require.ErrorIs(t, a.Clear("a", "tape"), kvatlas.ErrMedium)
+		require.ErrorIs(t, a.Clear("a", "GPU", "GPUU"), kvatlas.ErrMedium)
+	}
+	require.NoError(t, a.Clear("a", "Disk"), "which the options name")
+	require.NoError(t, a.Clear("a", "cpu"))
+	require.Equal(t, 8, usable(t, a, p)["a"])
+	require.NoError(t, a.Apply("a", payload(t, "0.32.0", onTape)))
+	require.NoError(t, a.Clear("a", "tape", "disk"))
+	require.Equal(t, 8, usable(t, a, p)["a"])
+	_, held, err := a.Stats("a")
+	require.NoError(t, err)
+	require.Len(t, held.Held, 1)
+	require.NoError(t, a.Clear("a", ""))
+	require.Zero(t, usable(t, a, p)["a"])
+	require.ErrorIs(t, a.Clear("b", "tape"), kvatlas.ErrUnknownWorker)
+}
+
 func TestRouteWeighsLoad(t *testing.T) {
 	policy, err := scoring.Preset("llm-d", scoring.Seeded(1))
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func (w *Worker) checkEngine() error {
 	}
 	switch {
 	case w.Auto && w.documented():
-		return fmt.Errorf("%w: an automatic worker of %s: describe it", ErrUnsupported, w.Engine)
+		return fmt.Errorf("%w: an automatic worker of %s: give Release and BlockSize, and not Auto", ErrUnsupported, w.Engine)
 	case w.Engine != "vllm" && w.Engine != sglang && !w.documented() && !(w.Auto && w.Engine == ""):
 		return fmt.Errorf("%w: engine %q; known are vllm, sglang, and from documents %s", ErrUnsupported, w.Engine, FromDocuments)
 	case w.XXH3Seed != 0 && w.Engine != dynamo && w.Engine != mooncake:

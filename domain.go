@@ -2,6 +2,7 @@ package kvatlas
 
 import (
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -34,6 +35,17 @@ type domainKey struct {
 	relay           bool             // keys are hashed here, from what events say of tokens
 	mixed           bool             // of relays: these do not tell salted blocks and those of adapters from plain ones
 	xxh3            uint64           // Dynamo, Mooncake: the seed
+}
+
+// medium finds a medium of the index by its name, "" being the device, and does not
+// register it.
+func (d *domain) medium(name string) (radix.Medium, bool) {
+	for m := range radix.Medium(radix.MaxMedia) {
+		if name != "" && strings.EqualFold(d.index.MediumName(m), name) {
+			return m, true
+		}
+	}
+	return radix.GPU, name == ""
 }
 
 // eventKeys makes the keys of what events announce.

@@ -94,7 +94,7 @@ func (w *Worker) checkLMCache() error {
 	case l == nil:
 		return nil
 	case w.Auto:
-		return fmt.Errorf("%w: LMCache of an automatic worker, whose hashes start from those of its vLLM: describe the worker", ErrUnsupported)
+		return fmt.Errorf("%w: LMCache of an automatic worker, whose hashes start from those of its vLLM: give Release, BlockSize, Algorithm and Seed, and not Auto", ErrUnsupported)
 	case w.Engine != "vllm":
 		return fmt.Errorf("%w: LMCache in %s: its events are known from vLLM only", ErrUnsupported, w.Engine)
 	case w.Cache.Connector != radix.NoConnector:

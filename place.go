@@ -45,6 +45,9 @@ func (w *worker) move(to residence) error {
 	if err != nil {
 		return err
 	}
+	if to.key.unit == 1 && w.domains.options.MaxBytes == 0 {
+		w.log.Warn("blocks of 1 token: the index keeps an entry for each token in the caches; Options.IndexBytes bounds it")
+	}
 	p := &place{domain: d, open: to.open, why: to.why}
 	if to.key.content || to.key.relay {
 		p.mode = ByContent

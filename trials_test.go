@@ -1,6 +1,9 @@
 package kvatlas_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,6 +41,21 @@ func TestTrialT63RemovalOfUnknownGroup(t *testing.T) {
 
 // TestTrialT131Retokenized, T132: the next turn departs inside a block: the match
 // ends before that block, neither later nor with an error.
+// TestTrialT115BlockSizeOne: an entry a token is much memory, and said unless it is
+// bounded.
+func TestTrialT115BlockSizeOne(t *testing.T) {
+	for _, c := range []struct {
+		size, limit int
+		warns       bool
+	}{{1, 0, true}, {1, 64 << 20, false}, {16, 0, false}} {
+		var log bytes.Buffer
+		a, err := kvatlas.New(kvatlas.Options{IndexBytes: c.limit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		require.NoError(t, a.AddWorker(kvatlas.Worker{Name: "w", Release: "0.32.0", BlockSize: c.size}))
+		require.Equal(t, c.warns, strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "blocks of 1 token"), log.String())
+	}
+}
+
 func TestTrialT131Retokenized(t *testing.T) {
 	w := kvatlas.Worker{Name: "a", Release: "0.32.0", BlockSize: 16}
 	a := newAtlas(t, w)

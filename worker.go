@@ -29,11 +29,13 @@ type Worker struct {
 	// not matched by hash. Until a block was announced that decides, every prompt's
 	// match on the worker is unknown; see [Atlas.Profile] for what was found.
 	//
-	// What no event tells must be given all the same: EAGLE of vLLM, offload
-	// connectors, cache groups (with Release, since their rules differ by release).
-	// Workers with LMCache, and of engines known from documents, must be described.
-	// After a restart everything is found anew, so that an upgraded engine is
-	// taken for what it is.
+	// What no event tells must be given all the same: EAGLE of vLLM (Cache.Eagle),
+	// offload connectors (Cache.Connector) and cache groups (Cache.Groups), these two with
+	// Release and BlockSize, since their rules differ by release. Without Auto must be
+	// described, by Release and BlockSize: workers with LMCache (Algorithm and Seed too,
+	// if they are not the defaults), those of engines known from documents (Engine too,
+	// see [FromDocuments]), and SGLang before 0.5.1 (Engine too). After a restart
+	// everything is found anew, so that an upgraded engine is taken for what it is.
 	Auto bool
 	// Engine is "vllm" (also if empty) or "sglang"; or, from documents only,
 	// "tensorrt-llm" (also "trtllm"), "dynamo" or "mooncake", see [FromDocuments].
