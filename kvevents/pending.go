@@ -75,16 +75,19 @@ type fingerprints struct {
 	ring [256]struct{ seqPlus1, hash uint64 }
 }
 
-func (f *fingerprints) put(seq uint64, payload []byte) {
-	f.ring[seq%uint64(len(f.ring))] = struct{ seqPlus1, hash uint64 }{seq + 1, xxh3.Hash(payload)}
+func (f *fingerprints) put(seq, hash uint64) {
+	f.ring[seq%uint64(len(f.ring))] = struct{ seqPlus1, hash uint64 }{seq + 1, hash}
 }
 
-// same reports whether the batch with this number had this content; known is
+// same reports whether the batch with this number had content of this hash; known is
 // false when it is not remembered.
-func (f *fingerprints) same(seq uint64, payload []byte) (same, known bool) {
-	e := &f.ring[seq%uint64(len(f.ring))]
-	if e.seqPlus1 != seq+1 {
+func (f *fingerprints) same(seq, hash uint64) (same, known bool) {
+	if f == nil {
 		return false, false
 	}
-	return e.hash == xxh3.Hash(payload), true
+	e := &f.ring[seq%uint64(len(f.ring))]
+	return e.seqPlus1 == seq+1 && e.hash == hash, e.seqPlus1 == seq+1
 }
+
+// fingerprint is a hash of a payload.
+func fingerprint(payload []byte) uint64 { return xxh3.Hash(payload) }

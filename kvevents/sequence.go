@@ -17,17 +17,21 @@ type Sequence struct {
 
 	next    uint64
 	started bool
-	last    float64 // time of the event taken last that had one
+	last    float64       // time of the event taken last that had one
+	prints  *fingerprints // of the last events that had a time
+	doubted bool          // nothing told what the event before is: number and content
+	doubt   struct{ id, content uint64 }
 }
 
 // Step is what the number of one event says.
 type Step struct {
-	// Drop: the event was taken before, or is of a publisher that is gone.
+	// Drop: the event is not to be applied. It was taken before; or, with Cause
+	// LossIdentity, nothing tells whether it was.
 	Drop bool
 	// Restart: the engine counts from its beginning again, with an empty cache.
 	Restart bool
 	// From and To are the first and the last number missing before the event, if
-	// Cause is set.
+	// Cause is set; with LossIdentity the event's own.
 	From, To uint64
 	Cause    Cause
 	// Removals: something was taken before, so that removals may be among what is
@@ -35,19 +39,38 @@ type Step struct {
 	Removals bool
 }
 
-// Take is given the number of the next event, before it is applied, and its time
-// in seconds on the sender's clock. A number that goes back is a duplicate if its
-// time is not newer than that of the event taken last, else a restart. A sender that
-// delivers each event once at most needs no time: 0 means that a number which goes
-// back is a restart.
-func (s *Sequence) Take(id uint64, at float64) Step {
+// Take is given the number of the next event, before it is applied, its time in
+// seconds on the sender's clock, and a hash of its content.
+//
+// A number that goes back is a restart if its time is newer than that of the event
+// taken last. Else it is a duplicate, or the engine's clock was set back: the content
+// of the last 256 numbers tells. Of a number that was not taken, or before them, nothing
+// tells: it is a loss, for which everything is forgotten, and a second one right after
+// it is a restart. So what comes late is taken for what it is not only if it is two such
+// numbers in a row, and only until the next event in order.
+//
+// A sender that delivers each event once at most needs no time: 0 means that a number
+// which goes back is a restart, and content does not matter.
+func (s *Sequence) Take(id uint64, at float64, content uint64) Step {
 	st := Step{Removals: s.started}
 	if s.started && id < s.next {
+		var first *fingerprints // of the engine that restarted
 		if at != 0 && !(at > s.last) {
-			return Step{Drop: true}
+			same, known := s.prints.same(id, content)
+			second := s.doubted && id == s.doubt.id+1
+			switch {
+			case same:
+				return Step{Drop: true}
+			case !known && !second:
+				s.doubted, s.doubt.id, s.doubt.content = true, id, content
+				return Step{Drop: true, From: id, To: id, Cause: LossIdentity, Removals: true}
+			case second:
+				first = new(fingerprints)
+				first.put(s.doubt.id, s.doubt.content)
+			}
 		}
 		st.Restart, st.Removals = true, false
-		s.started = false
+		s.started, s.prints = false, first
 	}
 	expected := s.next
 	if !s.started {
@@ -59,9 +82,13 @@ func (s *Sequence) Take(id uint64, at float64) Step {
 			st.Cause = LossJoined
 		}
 	}
-	s.next, s.started = id+1, true
+	s.next, s.started, s.doubted = id+1, true, false
 	if at != 0 { // not the latest of all: a clock that was wrong once would hide the next restart
 		s.last = at
+		if s.prints == nil {
+			s.prints = new(fingerprints)
+		}
+		s.prints.put(id, content)
 	}
 	return st
 }

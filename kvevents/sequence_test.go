@@ -15,14 +15,14 @@ func (l *told) Apply(src Source, seq uint64, b *Batch) { *l = append(*l, fmt.Spr
 func (l *told) Clear(src Source, c ClearCause)         { *l = append(*l, c.String()) }
 func (l *told) Lost(x Loss)                            { *l = append(*l, fmt.Sprintf("lost %d-%d %v", x.From, x.To, x.Removals)) }
 
-func (l *told) take(s *Sequence, id uint64, at float64) {
+func (l *told) take(s *Sequence, id uint64, at float64, content uint64) {
 	src := Source{Worker: "w"}
-	step := s.Take(id, at)
+	step := s.Take(id, at, content)
+	step.Tell(l, src)
 	if step.Drop {
 		*l = append(*l, "drop")
 		return
 	}
-	step.Tell(l, src)
 	l.Apply(src, id, nil)
 }
 
@@ -32,6 +32,8 @@ func TestSequence(t *testing.T) {
 		ids   []uint64
 		at    []float64
 		want  told
+		// content is the number if nil
+		content []uint64
 	}{
 		"in order":           {ids: []uint64{0, 1, 2}, want: told{"0", "1", "2"}},
 		"counts from 1":      {first: 1, ids: []uint64{1, 2}, want: told{"1", "2"}},
@@ -43,7 +45,13 @@ func TestSequence(t *testing.T) {
 		"newer restart":      {ids: []uint64{0, 1, 0, 1}, at: []float64{1, 2, 3, 3}, want: told{"0", "1", "engine restarted", "0", "1"}},
 		"a wrong clock once": {ids: []uint64{0, 1, 2, 0}, at: []float64{1, 9e9, 2, 3}, want: told{"0", "1", "2", "engine restarted", "0"}},
 		"duplicate, no time": {ids: []uint64{0, 1, 2, 1}, at: []float64{1, 2, 0, 2}, want: told{"0", "1", "2", "drop"}},
-		"no time":            {ids: []uint64{4, 4}, want: told{"lost 0-3 false", "4", "engine restarted", "lost 0-3 false", "4"}},
+		"clock set back":     {ids: []uint64{0, 1, 0, 1}, at: []float64{8, 9, 3, 4}, content: []uint64{0, 1, 5, 6}, want: told{"0", "1", "engine restarted", "0", "1"}},
+		"set back, joined late": {ids: []uint64{7, 8, 0, 1, 2}, at: []float64{8, 9, 3, 4, 5}, want: told{
+			"lost 0-6 false", "7", "8", "lost 0-0 true", "batches lost", "drop", "engine restarted", "lost 0-0 false", "1", "2"}},
+		"late, alone": {ids: []uint64{7, 9, 8, 10, 8, 11}, at: []float64{7, 9, 8, 10, 8, 11}, want: told{
+			"lost 0-6 false", "7", "lost 8-8 true", "batches lost", "9", "lost 8-8 true", "batches lost", "drop", "10",
+			"lost 8-8 true", "batches lost", "drop", "11"}},
+		"no time": {ids: []uint64{4, 4}, want: told{"lost 0-3 false", "4", "engine restarted", "lost 0-3 false", "4"}},
 	} {
 		s := Sequence{First: c.first}
 		var got told
@@ -52,7 +60,11 @@ func TestSequence(t *testing.T) {
 			if c.at != nil {
 				at = c.at[i]
 			}
-			got.take(&s, id, at)
+			content := id
+			if c.content != nil {
+				content = c.content[i]
+			}
+			got.take(&s, id, at, content)
 		}
 		require.Equal(t, c.want, got, name)
 	}
@@ -74,6 +86,59 @@ func (h *holder) Apply(_ Source, _ uint64, b *Batch) {
 }
 func (h *holder) Clear(Source, ClearCause) { clear(h.held) }
 func (h *holder) Lost(Loss)                {}
+
+// TestSequenceClockSetBack: engines that restart with a clock that is anywhere, and events
+// that come twice: a restart is noticed with its second event at the latest, and nothing
+// is believed then that the engine does not hold.
+func TestSequenceClockSetBack(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 10))
+		type event struct {
+			id, content uint64
+			at          float64
+			batch       Batch
+		}
+		var s Sequence
+		var sent []event // of this life
+		believed, engine := &holder{held: map[uint64]bool{}}, map[uint64]bool{}
+		clock, restarts, duplicates := 1e6, 0, 0
+		for range 2000 {
+			if r.IntN(400) == 0 && len(sent) > 1 && s.next == uint64(len(sent)) {
+				sent, engine, clock = nil, map[uint64]bool{}, clock-float64(r.IntN(3000))
+				restarts++
+			}
+			e := event{id: uint64(len(sent)), content: r.Uint64(), at: clock}
+			if n := len(sent); n > 0 && r.IntN(5) == 0 { // one of the last comes again
+				e = sent[n-1-r.IntN(min(n, 256))]
+				if s.next == uint64(n) {
+					duplicates++
+					require.Equal(t, Step{Drop: true}, s.Take(e.id, e.at, e.content), "seed %d", seed)
+				}
+				continue
+			}
+			clock += r.Float64() + 0.001
+			held := Event{Kind: BlockStored, Hashes: []uint64{r.Uint64N(20)}}
+			if r.IntN(2) == 0 {
+				held.Kind = BlockRemoved
+				delete(engine, held.Hashes[0])
+			} else {
+				engine[held.Hashes[0]] = true
+			}
+			e.batch.Events = []Event{held}
+			sent = append(sent, e)
+			step := s.Take(e.id, e.at, e.content)
+			step.Tell(believed, Source{})
+			require.False(t, step.Drop && e.id > 0, "seed %d: dropped event %d of life %d", seed, e.id, restarts)
+			if !step.Drop {
+				believed.Apply(Source{}, e.id, &e.batch)
+			}
+			for x := range believed.held {
+				require.True(t, engine[x], "seed %d: %d is believed to be held", seed, x)
+			}
+		}
+		require.Positive(t, duplicates)
+	}
+}
 
 // TestSequenceNeverOvercounts: whatever is dropped, and whenever the engine
 // restarts, what is believed after an event was held by the engine then, and every
@@ -108,7 +173,7 @@ func TestSequenceNeverOvercounts(t *testing.T) {
 			}
 			overtook := fresh && s.started && this > s.next // looks like a gap
 			fresh = false
-			step := s.Take(this, 0)
+			step := s.Take(this, 0, 0)
 			lost := uint64(0)
 			if step.Cause != 0 {
 				lost = step.To + 1 - step.From

@@ -155,7 +155,7 @@ func (s *Stream) fromAnother(w waiting) bool {
 	if i, there := s.wait.find(w.seq); there {
 		return w.conn >= s.wait.all[i].conn && !bytes.Equal(w.payload, s.wait.all[i].payload)
 	}
-	same, known := s.prints.same(w.seq, w.payload)
+	same, known := s.prints.same(w.seq, fingerprint(w.payload))
 	return s.anchored && w.seq < s.next && known && !same && w.conn >= s.conn
 }
 
@@ -215,7 +215,7 @@ func (s *Stream) apply(now time.Time, w waiting) {
 	if !math.IsNaN(w.time) {
 		s.lastTime = w.time
 	}
-	s.prints.put(w.seq, w.payload)
+	s.prints.put(w.seq, fingerprint(w.payload))
 	s.next, s.anchor, s.anchored, s.started = w.seq+1, w.seq, true, true
 	if err := s.dec.Decode(w.payload, &s.b); err != nil {
 		s.lose(now, w.seq, w.seq, LossPayload)

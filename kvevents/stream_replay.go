@@ -220,7 +220,7 @@ func (s *Stream) contradicts(r Reply, at float64) bool {
 
 // repeated is given an answer that we had: the proof of who is speaking.
 func (s *Stream) repeated(now time.Time, r Reply) {
-	same, known := s.prints.same(r.Seq, r.Payload)
+	same, known := s.prints.same(r.Seq, fingerprint(r.Payload))
 	switch {
 	case known && !same:
 		at, _ := payloadTime(r.Payload)

@@ -26,6 +26,9 @@ func (s *Scanner) Pos() int { return s.pos }
 // Seek puts the scanner back to a place that Pos returned.
 func (s *Scanner) Seek(pos int) { s.pos = pos }
 
+// From returns the text from a position that Pos returned to this one.
+func (s *Scanner) From(pos int) string { return s.data[pos:s.pos] }
+
 // Len returns the length of the text.
 func (s *Scanner) Len() int { return len(s.data) }
 

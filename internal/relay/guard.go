@@ -40,9 +40,10 @@ type Publisher struct {
 }
 
 // Take is given the number of a publisher's next message before its events are
-// applied, and the time it was sent at, in seconds, or 0 (see kvevents.Sequence). A
-// first number of 1 misses nothing. ok is false for what is not to be applied.
-func (g *Guard) Take(key string, id uint64, at float64) (p *Publisher, ok bool) {
+// applied, the time it was sent at, in seconds, or 0, and a hash of its content (see
+// kvevents.Sequence). A first number of 1 misses nothing. ok is false for what is not
+// to be applied.
+func (g *Guard) Take(key string, id uint64, at float64, content uint64) (p *Publisher, ok bool) {
 	if p = g.publishers[key]; p == nil {
 		if len(g.publishers) >= g.most() {
 			g.evict()
@@ -56,8 +57,8 @@ func (g *Guard) Take(key string, id uint64, at float64) (p *Publisher, ok bool) 
 	}
 	g.clock++
 	p.used = g.clock
-	step := p.seq.Take(id, at)
-	if step.Drop {
+	step := p.seq.Take(id, at, content)
+	if step.Drop && step.Cause == 0 {
 		g.Duplicates++
 		return nil, false
 	}
@@ -72,6 +73,9 @@ func (g *Guard) Take(key string, id uint64, at float64) (p *Publisher, ok bool) 
 		}
 	}
 	g.tell(p, step)
+	if step.Drop {
+		return nil, false
+	}
 	return p, true
 }
 

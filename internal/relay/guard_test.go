@@ -35,7 +35,7 @@ func TestGuard(t *testing.T) {
 	var r recorder
 	g := Guard{Handler: &r, Exclusive: true}
 	take := func(key string, id uint64, at float64) *Publisher {
-		p, ok := g.Take(key, id, at)
+		p, ok := g.Take(key, id, at, id)
 		require.Equal(t, ok, p != nil)
 		return p
 	}
@@ -55,8 +55,13 @@ func TestGuard(t *testing.T) {
 		"lost a/0 7-8: gap without a replay endpoint", "clear a/0: batches lost",
 		"lost a/1 7-8: gap without a replay endpoint", "clear a/1: batches lost",
 	}, r.take())
-	require.Nil(t, take("p", 8, 11.5))
 	require.Nil(t, take("p", 9, 12))
+	require.Empty(t, r.take())
+	require.Nil(t, take("p", 8, 11.5)) // nothing tells whose
+	require.Equal(t, []string{
+		"lost a/0 8-8: publisher may be another one", "clear a/0: batches lost",
+		"lost a/1 8-8: publisher may be another one", "clear a/1: batches lost",
+	}, r.take())
 	take("p", 0, 13)
 	require.Equal(t, []string{"clear a/0: engine restarted", "clear a/1: engine restarted"}, r.take())
 
@@ -70,10 +75,10 @@ func TestGuard(t *testing.T) {
 	require.Equal(t, []string{"lost a/0 7-7: payload unreadable", "clear a/0: batches lost"}, r.take())
 	g.Broken(p, &a1, 8, kvevents.LossEvent, false)
 	require.Equal(t, []string{"lost a/1 8-8: malformed events"}, r.take())
-	require.EqualValues(t, 2, g.Duplicates)
+	require.EqualValues(t, 1, g.Duplicates)
 	require.EqualValues(t, 2, g.Restarts)
-	require.EqualValues(t, 5, g.Losses)
-	require.EqualValues(t, 4+2+4+1+1, g.Lost)
+	require.EqualValues(t, 6, g.Losses)
+	require.EqualValues(t, 4+2+1+4+1+1, g.Lost)
 }
 
 // TestGuardBound: publishers without end are forgotten, and what they announced.
@@ -81,7 +86,7 @@ func TestGuardBound(t *testing.T) {
 	var r recorder
 	g := Guard{Handler: &r, Most: 4}
 	for i := range 100 {
-		p, ok := g.Take(fmt.Sprint(i), 0, 0)
+		p, ok := g.Take(fmt.Sprint(i), 0, 0, 0)
 		require.True(t, ok)
 		for rank := range int32(i%3 + 1) {
 			g.See(p, kvevents.Source{Worker: fmt.Sprint(i), Rank: rank})
@@ -93,7 +98,7 @@ func TestGuardBound(t *testing.T) {
 	}
 	require.EqualValues(t, 98, g.Evicted)
 	require.Contains(t, r, "clear 7/1: worker removed")
-	p, _ := g.Take("99", 1, 0)
+	p, _ := g.Take("99", 1, 0, 0)
 	for rank := range int32(10) {
 		require.Equal(t, rank < 4, g.See(p, kvevents.Source{Worker: "99", Rank: rank}))
 	}
@@ -104,7 +109,7 @@ func TestSourcesKeepNoMessage(t *testing.T) {
 	var r recorder
 	g := Guard{Handler: &r}
 	message := strings.Repeat("x", 1<<10)
-	p, _ := g.Take("p", 1, 0)
+	p, _ := g.Take("p", 1, 0, 0)
 	require.True(t, g.See(p, kvevents.Source{Worker: message[100:110]}))
 	kept := p.Sources()[0].Worker
 	require.Equal(t, message[100:110], kept)

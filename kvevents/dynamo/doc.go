@@ -39,8 +39,9 @@
 // envelope's sequence does: it counts up by one for each message of a publisher, from
 // 0. A hole is told to all sources that the publisher had so far, and what was known
 // of them is forgotten. A source that comes from another publisher than before has
-// restarted. Events without an envelope have no such numbers: what is lost before
-// [Follower.Events] is not seen.
+// restarted. So has a publisher whose sequence goes back; should its clock have been set
+// back too, the content of messages tells (see kvevents.Sequence). Events without an
+// envelope have no such numbers: what is lost before [Follower.Events] is not seen.
 //
 // A publisher id must be of one publisher. Should publishers of one process share it,
 // their numbers contradict one another, and are taken for losses and restarts.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/kvatlas/kvatlas/internal/jsonevent"
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/internal/relay"
@@ -116,7 +118,7 @@ func (f *Follower) Envelope(message []byte) error {
 		return f.unreadable(s.Pos(), "no publisher_id or sequence")
 	}
 	f.status.UnknownFields += uint64(e.Unknown)
-	p, ok := f.guard.Take(strconv.FormatUint(e.publisher, 10)+"/"+e.topic, e.number, e.published)
+	p, ok := f.guard.Take(strconv.FormatUint(e.publisher, 10)+"/"+e.topic, e.number, e.published, xxh3.Hash(message))
 	if !ok {
 		return nil
 	}

@@ -44,6 +44,7 @@
 // the message's number instead. A hole is a kvevents.Loss, and what was known of the
 // source is forgotten on all its media. A first number of 0 or 1 is a beginning.
 //
-// The timestamp tells a number that came twice from a publisher that began anew; without
-// one it is taken for the latter.
+// The timestamp tells a number that came twice from a publisher that began anew; where
+// that one's clock was set back, the content does (see kvevents.Sequence). Without a
+// timestamp it is taken for a publisher that began anew.
 package mooncake

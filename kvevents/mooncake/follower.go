@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/kvatlas/kvatlas/internal/jsonevent"
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/internal/relay"
@@ -123,7 +125,7 @@ func (f *Follower) Frames(frames [][]byte) error {
 	if err == nil {
 		at = timestamp(s)
 	}
-	p, ok := f.guard.Take("message", number, at)
+	p, ok := f.guard.Take("message", number, at, xxh3.Hash(frames[2]))
 	if !ok {
 		return nil
 	}
@@ -213,7 +215,7 @@ func (f *Follower) apply(p *relay.Publisher, number uint64) error {
 		} else {
 			var ok bool
 			number = x.id
-			if p, ok = f.guard.Take(x.stream(), x.id, x.at); !ok {
+			if p, ok = f.guard.Take(x.stream(), x.id, x.at, x.content); !ok {
 				return nil
 			}
 		}

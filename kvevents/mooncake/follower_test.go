@@ -174,6 +174,24 @@ func TestEvents(t *testing.T) {
 	require.Equal(t, []string{"xb1/0 0: AllBlocksCleared  []"}, r.take())
 }
 
+// TestClockSetBack: the numbers of a stream that begins anew are not taken for events
+// that came twice, whatever its clock says.
+func TestClockSetBack(t *testing.T) {
+	f, r := follower(t, Options{AnyModel: true})
+	at := func(id, ms, hash int) []byte {
+		return fmt.Appendf(nil, `{"event_id":%d,"timestamp":%d,"event_type":"stored","backend_id":"b","seq_hashes":[%d],"parent_hash":null}`, id, ms, hash)
+	}
+	require.NoError(t, f.Events(at(0, 9000, 1)))
+	require.NoError(t, f.Events(at(1, 9001, 2)))
+	r.take()
+	require.NoError(t, f.Events([]byte("[ "+string(at(0, 9000, 1))+" ]")), "the same in another message")
+	require.Empty(t, r.take())
+	require.NoError(t, f.Events(at(0, 5000, 3)))
+	require.Equal(t, []string{"clear b/0: engine restarted", "b/0 0: BlockStored  [3] of 0 after false 0: []"}, r.take())
+	require.NoError(t, f.Events(at(1, 5001, 4)))
+	require.Equal(t, []string{"b/0 1: BlockStored  [4] of 0 after false 0: []"}, r.take())
+}
+
 // master makes a message as KvEventPublisher of mooncake-store does: one map an
 // object, numbered through all tenants and media.
 func master(t testing.TB, seq uint64, ms int64, events ...map[string]any) [][]byte {
@@ -218,12 +236,13 @@ func TestMaster(t *testing.T) {
 		"pool/0 1: BlockStored CPU [2] of 0 after false 0: []",
 		"pool/0 2: BlockRemoved CPU [1]",
 	}, r.take())
-	require.NoError(t, f.Frames(master(t, 4, 1002, put(3, "cpu"))))
+	fourth := master(t, 4, 1002, put(3, "cpu"))
+	require.NoError(t, f.Frames(fourth))
 	require.Equal(t, []string{
 		"lost pool/0 3-3: gap without a replay endpoint", "clear pool/0: batches lost",
 		"pool/0 4: BlockStored CPU [3] of 0 after false 0: []",
 	}, r.take())
-	require.NoError(t, f.Frames(master(t, 4, 1002, put(3, "cpu"))))
+	require.NoError(t, f.Frames(fourth))
 	require.Empty(t, r.take())
 
 	bad := drop(9, "cpu")
@@ -238,6 +257,15 @@ func TestMaster(t *testing.T) {
 	require.Equal(t, []string{"lost pool/0 6-6: payload unreadable", "clear pool/0: batches lost"}, r.take())
 	require.NoError(t, f.Frames(master(t, 1, 1004, put(6, "cpu"))))
 	require.Equal(t, []string{"clear pool/0: engine restarted", "pool/0 1: BlockStored CPU [6] of 0 after false 0: []"}, r.take())
+	// Its clock set back, and long ago: by the second message.
+	for seq := range uint64(300) {
+		require.NoError(t, f.Frames(master(t, seq+2, 2000, put(7, "cpu"))))
+	}
+	r.take()
+	require.NoError(t, f.Frames(master(t, 0, 500, put(8, "cpu"))))
+	require.Equal(t, []string{"lost pool/0 0-0: publisher may be another one", "clear pool/0: batches lost"}, r.take())
+	require.NoError(t, f.Frames(master(t, 1, 500, put(9, "cpu"))))
+	require.Equal(t, []string{"clear pool/0: engine restarted", "pool/0 1: BlockStored CPU [9] of 0 after false 0: []"}, r.take())
 	for _, frames := range [][][]byte{nil, {{}, {}, {}}, {{}, []byte("\xff2345678"), {}}} {
 		require.ErrorAs(t, f.Frames(frames), &e)
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/zeebo/xxh3"
+
 	"github.com/kvatlas/kvatlas/internal/jsonevent"
 	"github.com/kvatlas/kvatlas/internal/jsonscan"
 	"github.com/kvatlas/kvatlas/kvevents"
@@ -25,6 +27,7 @@ type parsed struct {
 	parent                                      uint64
 	hasParent, hasPlace, hasHashes, hasTokenIDs bool
 	badRank                                     bool
+	content                                     uint64 // a hash of its text
 }
 
 func (p *parsed) reset(s *jsonscan.Scanner) {
@@ -58,8 +61,10 @@ func (p *parsed) read(lim *kvevents.Limits) error {
 	if p.Peek() != '{' {
 		return p.Wrong(kvevents.ReasonNotAnEvent)
 	}
+	start := p.Pos()
 	err := p.Object(func(key string) error { return p.field(key, lim) })
 	if err == nil {
+		p.content = xxh3.HashString(p.From(start))
 		p.check()
 	}
 	return err

@@ -239,7 +239,7 @@ func (p *Poller) apply(id uint64, b *kvevents.Batch) {
 		seq = &kvevents.Sequence{}
 		p.ranks[b.Rank] = seq
 	}
-	step := seq.Take(id, 0)
+	step := seq.Take(id, 0, 0)
 	st := &p.status
 	st.Events++
 	st.Malformed += uint64(len(b.Malformed))
