@@ -7,14 +7,17 @@ import (
 	"strings"
 )
 
+// maxRanks is how many ranks can have a port each.
+const maxRanks = 65535
+
 // RankEndpoints returns the endpoint of each data-parallel rank of an engine,
 // from the one that it was configured with: port + rank with tcp, "_dp<rank>"
 // appended with inproc, as vLLM and SGLang do. Other endpoints have one rank
 // only. A port that leaves the range of ports is an error that names it and
 // the rank.
 func RankEndpoints(base string, ranks int) ([]string, error) {
-	if ranks < 1 || ranks > 65535 {
-		return nil, fmt.Errorf("kvevents: %d ranks, want 1 to 65535", ranks)
+	if ranks < 1 || ranks > maxRanks {
+		return nil, fmt.Errorf("kvevents: %d ranks, want 1 to %d", ranks, maxRanks)
 	}
 	scheme, rest, ok := strings.Cut(base, "://")
 	if !ok || rest == "" {

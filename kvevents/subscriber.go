@@ -56,6 +56,9 @@ func (t Target) endpoints() (live, replay []string, err error) {
 	if t.Worker == "" {
 		return nil, nil, constError("kvevents: a target needs a Worker")
 	}
+	if t.Ranks < 0 || t.Ranks > maxRanks {
+		return nil, nil, fmt.Errorf("kvevents: worker %q has %d ranks, want 0 to %d", t.Worker, t.Ranks, maxRanks)
+	}
 	expand := func(name, base string, given []string) ([]string, error) {
 		if len(given) == 0 {
 			all, err := RankEndpoints(base, ranks)

@@ -450,6 +450,11 @@ func TestTrialT81PortOutOfRange(t *testing.T) {
 			require.ErrorContains(t, err, "want 1 to 65535", "%s, %d ranks", base, ranks)
 		}
 	}
+	for _, ranks := range []int{-1, 65536, math.MaxInt} {
+		for _, listen := range []bool{false, true} {
+			require.ErrorContains(t, s.Add(kvevents.Target{Worker: "a", Endpoint: "tcp://127.0.0.1:5557", Topic: "a", Ranks: ranks, Listen: listen}), "ranks, want")
+		}
+	}
 	all, err := kvevents.RankEndpoints("tcp://h:1", 65535)
 	require.NoError(t, err)
 	require.Equal(t, "tcp://h:65535", all[65534])

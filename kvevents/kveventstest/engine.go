@@ -97,6 +97,11 @@ func (o Options) withDefaults() (Options, kvevents.Form, error) {
 	if err == nil && (o.BlockSize < 0 || o.Blocks < 0 || o.CPUBlocks < 0 || o.BufferSteps < 0 || o.SendMessages < 0) {
 		err = errors.New("kveventstest: sizes in Options must not be negative")
 	}
+	for _, g := range o.Groups {
+		if g.Window < 0 {
+			err = errors.New("kveventstest: a Window in Options must not be negative")
+		}
+	}
 	return o, form.WithDigests(o.Digests), err
 }
 
@@ -153,6 +158,9 @@ func Start(o Options) (*Engine, error) {
 // endpoints on consecutive ports of the loopback interface and, with Replay,
 // the replay endpoints likewise.
 func StartRanks(o Options, ranks int) ([]*Engine, error) {
+	if ranks < 1 {
+		return nil, fmt.Errorf("kveventstest: %d ranks, want 1 or more", ranks)
+	}
 	var err error
 	for range 50 {
 		var all []*Engine

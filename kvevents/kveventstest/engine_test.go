@@ -270,3 +270,13 @@ func TestPromptLargerThanThePool(t *testing.T) {
 	window.Serve(tokens) // needs the blocks of its window only
 	require.NotEmpty(t, window.Held())
 }
+
+func TestOptionsRefused(t *testing.T) {
+	for _, o := range []kveventstest.Options{{Blocks: -1}, {BlockSize: -1}, {Groups: []kveventstest.Group{{Window: -1}}}, {Engine: "x"}, {Release: "0.1.0"}} {
+		_, err := kveventstest.Start(o)
+		require.Error(t, err, "%+v", o)
+	}
+	_, err := kveventstest.StartRanks(kveventstest.Options{}, 0)
+	require.Error(t, err)
+	start(t, kveventstest.Options{Replay: true}).TruncateBuffer(-1) // nothing is left of nothing
+}

@@ -98,7 +98,7 @@ func (e *Engine) Stall(on bool) {
 func (e *Engine) TruncateBuffer(keep int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.buffer = e.buffer[max(0, len(e.buffer)-keep):]
+	e.buffer = e.buffer[max(0, len(e.buffer)-max(0, keep)):]
 }
 
 // SetReplayFaults replaces the faults of replays.

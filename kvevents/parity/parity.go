@@ -275,8 +275,11 @@ func (m *Monitor) verdict() Verdict {
 }
 
 // Observe looks at a batch of the worker. Once the way of hashing is found it
-// costs little: one block in Options.Sample is hashed.
+// costs little: one block in Options.Sample is hashed. A nil batch is an empty one.
 func (m *Monitor) Observe(b *kvevents.Batch) {
+	if b == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range b.Events {

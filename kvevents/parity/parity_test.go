@@ -206,4 +206,8 @@ func TestOptions(t *testing.T) {
 	_, err = parity.New(parity.Options{Release: "x"})
 	require.Error(t, err)
 	require.Equal(t, "undecided", parity.State(0).String())
+	m, err := parity.New(parity.Options{})
+	require.NoError(t, err)
+	m.Observe(nil)
+	require.Equal(t, parity.Undecided, m.Verdict().State)
 }
