@@ -200,6 +200,21 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
+// TestSGLangOtherFiles: what the recordings here happen not to have, but others of their
+// format do: a post release with 0.5.6's splits, a prompt that the cache refused.
+func TestSGLangOtherFiles(t *testing.T) {
+	text := string(golden.Read(t, "sglang/truth/0.5.6-page16.jsonl"))
+	post := strings.Replace(text, `"version":"0.5.6"`, `"version":"0.5.6.post2"`, 1)
+	require.NotEqual(t, text, post)
+	require.Equal(t, 38, truthOf("post", []byte(post)).Bound)
+	require.Zero(t, truthOf("post", []byte(post)).Failed)
+
+	hash := string(golden.Read(t, "sglang/hash/sglang-0.5.4.jsonl"))
+	res := hashOf("refused", []byte(hash+`{"name":"refused","page_size":4,"tokens":[1,2,3,4],"eagle":true,"mode":"default","refused":"TypeError: x"}`+"\n"))
+	require.Zero(t, res.Failed)
+	require.Equal(t, 1, res.Apart)
+}
+
 // TestHarmWithoutPlainOnly shows what the declaration guards against: told that
 // there are only plain prompts, which is not so, one of them is taken for one
 // that another tenant's salt brought in.

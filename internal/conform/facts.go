@@ -77,7 +77,7 @@ func rulesOf(file []byte) []string {
 	for what, on := range map[string]bool{
 		"EAGLE": h.UseEAGLE || s.EAGLE, "partial hits": h.PartialHashHits, "offload": h.Connector != "",
 		"pages": s.PageSize > 0 && s.Hash != "", "host tier": s.HostTier != nil, "format dynamo": s.Dynamo,
-		"0.5.6's splits (a bound)": h.Engine == "sglang" && h.Version == "0.5.6",
+		"0.5.6's splits (a bound)": h.Engine == "sglang" && splitsSilently(h.Version),
 		"LoRA":                     len(s.LoRANames) > 0, "freed windows (a bound)": s.SlidingWindow != nil,
 		"namespaces (a bound)": strings.Contains(h.Config, "namespaces"),
 	} {

@@ -289,7 +289,10 @@ func sglangHash(name string, file []byte) *Result {
 		}
 		cases++
 		names[c.Name] = true
-		if d := c.check(scheme); d != nil {
+		if c.Refused != "" {
+			res.Apart++
+			res.note("case %q: the cache refused it: %s", c.Name, c.Refused)
+		} else if d := c.check(scheme); d != nil {
 			d.Where = fmt.Sprintf("case %q%s", c.Name, d.Where)
 			res.fail(*d)
 		} else {
@@ -352,6 +355,7 @@ type sglangCase struct {
 	LoRA     string   `json:"lora_name"`
 	Digests  []string `json:"digests"`
 	Events   []string `json:"events"`
+	Refused  string   `json:"refused"` // by the cache; there is no answer then
 }
 
 func (c *sglangCase) check(scheme blockhash.Scheme) *Difference {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/internal/release"
 	"github.com/kvatlas/kvatlas/kvevents"
 )
 
@@ -43,7 +44,13 @@ func (c *sglangEvents) nodes() bool { return c.scheme.Through() == "0.4.7" }
 // silent tells the eras in which a look-up announces nothing: a chained hash, but for
 // 0.5.6, which removes what a look-up splits.
 func (c *sglangEvents) silent() bool {
-	return c.header.Hash == "sha256" && c.header.Version != "0.5.6" && c.header.HostTier == nil // copies end by themselves
+	return c.header.Hash == "sha256" && !splitsSilently(c.header.Version) && c.header.HostTier == nil // copies end by themselves
+}
+
+// splitsSilently tells SGLang 0.5.6 and its post releases, which remove the pages of a node
+// that they split and do not announce them again.
+func splitsSilently(version string) bool {
+	return release.Compare(version, "0.5.6") >= 0 && release.Compare(version, "0.5.7") < 0
 }
 
 // nodeRoot is hash(()), the parent of first-level nodes.
