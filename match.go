@@ -42,6 +42,7 @@ type Match struct {
 	domains memories // of places
 	chunks  memories // of the LMCaches' chunks
 	zeros   []int32
+	tokens  int           // of the prompt
 	timed   bool          // somebody observes
 	hashing time.Duration // so far
 }
@@ -133,7 +134,7 @@ func (a *Atlas) Match(req *Request, m *Match) error {
 
 // match is Match but for the observer.
 func (a *Atlas) match(req *Request, m *Match) error {
-	m.timed, m.hashing = a.options.Observer != nil, 0
+	m.timed, m.hashing, m.tokens = a.options.Observer != nil, 0, req.Prompt.Len()
 	a.matches.Add(1)
 	f := a.current()
 	m.Workers = m.Workers[:0]
@@ -325,6 +326,16 @@ func (m *Match) Find(name string) int {
 // BlockSize returns the tokens of the blocks that the i-th worker's match counts; 0 for a
 // worker of which nothing is known yet.
 func (m *Match) BlockSize(i int) int { return m.places[i].unit() }
+
+// Reason says in words why nothing of the prompt can be had of the i-th worker: its Unknown,
+// or that the prompt is shorter than one of its blocks; "" where neither is so. It may
+// allocate.
+func (m *Match) Reason(i int) string {
+	if size := m.BlockSize(i); m.Workers[i].Unknown == "" && m.tokens < size {
+		return fmt.Sprintf("the prompt of %d tokens is shorter than one block of %d", m.tokens, size)
+	}
+	return m.Workers[i].Unknown
+}
 
 // keysFor returns all keys of the prompt in the domain of a matched worker; ok is
 // false where they are not known.

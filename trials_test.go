@@ -25,6 +25,9 @@ func TestTrialT52ShorterThanABlock(t *testing.T) {
 	require.Zero(t, w.Combined)
 	require.Zero(t, w.Score)
 	require.Empty(t, w.Unknown)
+	require.Equal(t, "the prompt of 500 tokens is shorter than one block of 528", c.Match.Reason(0))
+	require.NoError(t, a.Route(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(528)}}, &c))
+	require.Empty(t, c.Match.Reason(0), "it has a block, but is not held")
 }
 
 // TestTrialT63RemovalOfUnknownGroup: after a worker came back its first event names a
