@@ -311,6 +311,20 @@ func TestServerAgainstItself(t *testing.T) {
 	}
 }
 
+// TestServerUnknownRank: of two ranks, a request that nothing tells the rank of is apart
+// where they would differ.
+func TestServerUnknownRank(t *testing.T) {
+	file := golden.Read(t, "vllm/server/0.32.0/truth-lora.jsonl")
+	alone, _ := Server("x", reader(file))
+	i := bytes.Index(file, []byte(`"payload_b64":"`))
+	payload := file[i : i+bytes.IndexByte(file[i:], '}')]
+	file = bytes.Replace(file, []byte("\n"), fmt.Appendf(nil, "\n{\"op\":\"event\",\"seq\":0,\"port_offset\":1,%s}\n", payload), 1)
+	res, _ := Server("x", reader(file))
+	require.Zero(t, res.Failed, res.Differences)
+	require.Positive(t, res.Apart)
+	require.Equal(t, alone.Passed, res.Passed+res.Apart)
+}
+
 // TestTraceAgainstItself: so does a trace. One that is cut off is right as far as it goes.
 func TestTraceAgainstItself(t *testing.T) {
 	text := string(golden.Read(t, "vllm/truth/0.24.0/u16.jsonl"))

@@ -189,7 +189,7 @@ func (f *SessionFleet) predict(i int) (Prediction, error) {
 	if !known {
 		// Nothing says where it went: fine if all ranks predict alike.
 		if slices.ContainsFunc(f.match.Workers, func(w kvatlas.WorkerMatch) bool { return w.Usable != f.match.Workers[0].Usable }) {
-			return Prediction{}, fmt.Errorf("the recording does not say which rank served this request")
+			return Prediction{Line: op.Line, Request: op.Request, Reported: op.Request.Cached(), Unknown: "the recording does not say which rank served it"}, nil
 		}
 	}
 	w := &f.match.Workers[rank]
@@ -205,8 +205,8 @@ func (f *SessionFleet) rankOf(i int) (int, bool) {
 	if len(f.Workers) == 1 {
 		return 0, true
 	}
-	if rank, ok := f.session.Ops[i].Request.Rank(); ok && rank >= 0 && rank < len(f.Workers) {
-		return rank, true
+	if r := f.session.Ops[i].Request; r.HasRank && r.Rank < len(f.Workers) {
+		return r.Rank, true
 	}
 	for _, op := range f.session.Ops[i+1:] {
 		switch op.Op {

@@ -69,14 +69,19 @@ func TestRank(t *testing.T) {
 		`{"note":"sent with X-data-parallel-rank: 1"}`: 1,
 		`{"note":"rank 0"}`:                            0,
 		`{"note":"crank 7"}`:                           -1,
-		`{"headers":{"x-rank":"2"}}`:                   -1,
+		`{"dp_rank":1}`:                                1,
+		`{"header":"X-data-parallel-rank: 1"}`:         1,
+		`{"headers":{"X-data-parallel-rank":12345}}`:   -1,
+		`{"model":"rank 1","lora_path":"rank-8"}`:      -1,
+		`{"data_parallel_rank":null}`:                  -1,
 		`{}`:                                           -1,
 	} {
-		var r ServerRequest
-		require.NoError(t, decode([]byte(line), &r))
-		rank, ok := r.Rank()
-		if !ok {
-			rank = -1
+		line = `{"op":"request",` + line[1:]
+		s, err := ReadSession(strings.NewReader(strings.Replace(line, ",}", "}", 1)))
+		require.NoError(t, err, line)
+		rank := -1
+		if r := s.Ops[0].Request; r.HasRank {
+			rank = r.Rank
 		}
 		require.Equal(t, want, rank, line)
 	}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -86,36 +88,34 @@ type ServerRequest struct {
 	CachedTokens *int    `json:"cached_tokens"`
 	PromptTokens int     `json:"prompt_tokens"`
 	Note         string  `json:"note"`
-	// Headers are the HTTP headers that the recorder set.
-	Headers map[string]string `json:"headers"`
-	// DataParallelRank is the rank the request was sent to, where the recorder
-	// noted one; see Rank.
-	DataParallelRank *int `json:"data_parallel_rank"`
+	// Rank is the data-parallel rank the request was sent to, if HasRank: where the
+	// recorder noted one, in a field, a header or the note.
+	Rank    int  `json:"-"`
+	HasRank bool `json:"-"`
 }
 
-// Rank is the data-parallel rank the request was sent to, as far as the recorder
-// noted one: as such, as the header X-data-parallel-rank, or in the note.
-func (r *ServerRequest) Rank() (int, bool) {
-	if r.DataParallelRank != nil {
-		return *r.DataParallelRank, true
+// findRank looks for a rank in what may name one.
+func (r *ServerRequest) findRank(line []byte) error {
+	var fields map[string]json.RawMessage
+	if err := decode(line, &fields); err != nil {
+		return err
 	}
-	text := r.Note
-	for name, value := range r.Headers {
-		if strings.EqualFold(name, rankHeader) {
-			text = rankHeader + ": " + value
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !naming.MatchString(name) {
+			continue
+		}
+		if m := rankInText.FindStringSubmatch(name + ": " + string(fields[name])); m != nil {
+			r.Rank, _ = strconv.Atoi(m[1]) // few digits
+			r.HasRank = true
 		}
 	}
-	m := rankInText.FindStringSubmatch(text)
-	if m == nil {
-		return 0, false
-	}
-	rank, err := strconv.Atoi(m[1])
-	return rank, err == nil
+	return nil
 }
 
-const rankHeader = "X-data-parallel-rank"
-
-var rankInText = regexp.MustCompile(`(?i)\brank\b\W{0,3}(\d{1,4})`)
+var (
+	naming     = regexp.MustCompile(`(?i)rank|header|^note$`)
+	rankInText = regexp.MustCompile(`(?i)(?:^|[^a-z])rank\W{0,5}(\d{1,4})\b`)
+)
 
 // Cached is the number of tokens that the server took from its cache. Releases
 // up to 0.20 leave the field out where it is 0.
@@ -142,7 +142,7 @@ type sessionLine struct {
 	Op         string          `json:"op"`
 	Frames     []string        `json:"frames"`
 	Replies    [][]string      `json:"replies"`
-	Header     bool            `json:"header"`
+	Header     json.RawMessage `json:"header"` // true in a first line; a note of a request
 	Payload    string          `json:"payload_b64"`
 	Seq        *int64          `json:"seq"`
 	Topic      string          `json:"topic"`
@@ -167,7 +167,7 @@ func ReadSession(r io.Reader) (*Session, error) {
 		if err := decode(line, &l); err != nil {
 			return err
 		}
-		if l.Header && n == 1 {
+		if string(l.Header) == "true" && n == 1 {
 			return nil
 		}
 		if l.Op == "" {
@@ -194,7 +194,9 @@ func ReadSession(r io.Reader) (*Session, error) {
 		switch l.Op {
 		case "request":
 			op.Request = &ServerRequest{}
-			err = decode(line, op.Request)
+			if err = decode(line, op.Request); err == nil {
+				err = op.Request.findRank(line)
+			}
 		case "replay_done":
 			err = decode(l.Messages, &op.Messages)
 		}
