@@ -18,7 +18,7 @@ import (
 // follows, the SHA-256 of the tokenizer.json, then what Load made of it.
 // Tables are not in it, but what goes into them: they are filled again, so
 // that no content makes a table that is not sound.
-const binaryVersion = "kvatlas tokenizer 1\n"
+const binaryVersion = "kvatlas tokenizer 2\n"
 
 const (
 	sums = 2 * sha256.Size
@@ -50,7 +50,9 @@ func (t *Tokenizer) AppendBinary(dst []byte) ([]byte, error) {
 	from := len(w.b)
 	w.b = append(w.b, make([]byte, sha256.Size)...)
 	w.b = append(w.b, t.source[:]...)
-	w.flags(t.ignored, t.marked, t.pre.marks, t.pre.bytes, t.pre.words)
+	w.text(t.truncation)
+	w.text(t.padding)
+	w.flags(t.marked, t.pre.marks, t.pre.bytes, t.pre.words)
 	w.number(uint32(t.pre.prefix))
 	w.number(uint32(len(t.ops)))
 	for _, op := range t.ops {
@@ -89,11 +91,12 @@ func (t *Tokenizer) AppendBinary(dst []byte) ([]byte, error) {
 
 // LoadBinary reads the compact form that [Tokenizer.AppendBinary] made.
 // source is the SHA-256 of the tokenizer.json as it was given to [Load],
-// zipped or not, and o must be what it was loaded with, but for MaxTextBytes.
-// The result gives the same ids, and is made in about a tenth of the time.
+// zipped or not; o may be other than what it was loaded with. The result
+// gives the same ids, and is made in about a tenth of the time.
 //
-// The error is a [*CacheError] for anything else: another file, other
-// options, another version of this package, damage.
+// The error is the [*UnsupportedError] of Load when o doesn't ignore a
+// truncation or padding of the file, and a [*CacheError] for anything else:
+// another file, another version of this package, damage.
 func LoadBinary(data []byte, source [sha256.Size]byte, o Options) (*Tokenizer, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -115,22 +118,18 @@ func LoadBinary(data []byte, source [sha256.Size]byte, o Options) (*Tokenizer, e
 	if r.tokenizer(t); r.failed || len(r.b) > 0 {
 		return nil, cacheError("its content makes no sense")
 	}
-	if t.ignored != o.ignored() {
-		return nil, cacheError("it was made with other options")
+	if err := t.allowedBy(o); err != nil {
+		return nil, err
 	}
 	t.finish()
 	return t, nil
 }
 
-// ignored tells whether o lets pass what would be refused otherwise.
-func (o *Options) ignored() bool { return o.IgnoreTruncation || o.IgnorePadding }
-
 func newTokenizer(o Options) *Tokenizer {
 	return &Tokenizer{
 		u:       unidata.Load(),
 		maxText: cmp.Or(o.MaxTextBytes, DefaultMaxTextBytes),
-		ignored: o.ignored(),
-		idle:    make(chan *state, 2*runtime.GOMAXPROCS(0)),
+		states:  states{idle: make([]*state, 0, 2*runtime.GOMAXPROCS(0))},
 	}
 }
 
@@ -317,7 +316,8 @@ func (r *binaryReader) token(id uint32) uint32 {
 }
 
 func (r *binaryReader) tokenizer(t *Tokenizer) {
-	r.flags(&t.ignored, &t.marked, &t.pre.marks, &t.pre.bytes, &t.pre.words)
+	t.truncation, t.padding = r.text(), r.text()
+	r.flags(&t.marked, &t.pre.marks, &t.pre.bytes, &t.pre.words)
 	t.pre.prefix = prefixScheme(r.below(uint32(prefixAlways) + 1))
 	for range r.count() {
 		kind, form := normKind(r.below(uint32(normReplace)+1)), unidata.Form(r.below(uint32(unidata.NFKD)+1))

@@ -23,8 +23,7 @@ func TestBinary(t *testing.T) {
 			form, err := tok.AppendBinary([]byte("before"))
 			require.NoError(t, err)
 			form = form[len("before"):]
-			o := Options{IgnoreTruncation: tok.ignored}
-			again, err := LoadBinary(form, tok.source, o)
+			again, err := LoadBinary(form, tok.source, wholeOptions)
 			require.NoError(t, err)
 			second, err := again.AppendBinary(nil)
 			require.NoError(t, err)
@@ -72,8 +71,8 @@ func TestBinaryVersion(t *testing.T) {
 		require.NoError(t, err)
 		h.Write(form)
 	}
-	require.Equal(t, "kvatlas tokenizer 1\n", binaryVersion)
-	require.Equal(t, "a7e26dffed0536977ec93be43a83322affcee340ca8058b0e22bbb26826229b7", fmt.Sprintf("%x", h.Sum(nil)))
+	require.Equal(t, "kvatlas tokenizer 2\n", binaryVersion)
+	require.Equal(t, "1eedc2a29bcfa186d4bbd8b505ae8465c817b6abec498ef4f273de5597c1cae1", fmt.Sprintf("%x", h.Sum(nil)))
 }
 
 func TestBinaryRefused(t *testing.T) {
@@ -90,9 +89,8 @@ func TestBinaryRefused(t *testing.T) {
 	_, err = LoadBinary(form, sha256.Sum256(tokenizerJSON(t, "tiny")), wholeOptions)
 	require.NoError(t, err)
 	refused(form, sha256.Sum256(nil), wholeOptions, "another tokenizer.json")
-	refused(form, tok.source, Options{}, "other options")
 	refused(nil, tok.source, wholeOptions, "it is none")
-	refused([]byte("kvatlas tokenizer 2\n"), tok.source, wholeOptions, "another version")
+	refused([]byte("kvatlas tokenizer 1\n"), tok.source, wholeOptions, "another version")
 	_, err = LoadBinary(form, tok.source, Options{MaxTextBytes: -1})
 	require.ErrorContains(t, err, "negative")
 	for i := 0; i < len(form); i += 1 + i/3 {
@@ -102,6 +100,33 @@ func TestBinaryRefused(t *testing.T) {
 		refused(form[:i], tok.source, wholeOptions, "")
 	}
 	refused(append(append([]byte(nil), form...), 0), tok.source, wholeOptions, "damaged")
+}
+
+// TestBinaryOptions: the compact form is refused for what its tokenizer.json
+// is refused for, whatever it was loaded with when the form was made.
+func TestBinaryOptions(t *testing.T) {
+	for _, change := range []string{`{}`, `{"truncation":{"max_length":512}}`, `{"padding":{"pad_id":0}}`, `{"truncation":{"max_length":512},"padding":{"pad_id":0}}`} {
+		data := changed(t, "tiny", change)
+		tok, err := Load(data, wholeOptions)
+		require.NoError(t, err)
+		form, err := tok.AppendBinary(nil)
+		require.NoError(t, err)
+		for i := range 4 {
+			o := Options{IgnoreTruncation: i&1 > 0, IgnorePadding: i&2 > 0}
+			_, want := Load(data, o)
+			_, err := LoadBinary(form, tok.source, o)
+			require.Equal(t, want, err, "%s %+v", change, o)
+			if _, refused := errors.AsType[*UnsupportedError](err); refused {
+				continue
+			}
+			require.NoError(t, err)
+			tok, err := Load(data, o) // a form made with fewer options loads with all
+			require.NoError(t, err)
+			again, err := tok.AppendBinary(nil)
+			require.NoError(t, err)
+			require.Equal(t, form, again)
+		}
+	}
 }
 
 // FuzzLoadBinary: no content makes a panic or an endless loop, even with the

@@ -1,6 +1,9 @@
 package tokenize
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // state is the working memory of one call. It belongs to one tokenizer and
 // one goroutine at a time.
@@ -50,13 +53,24 @@ func (p place) from(offset int) place {
 // given back after a call.
 const mostKept = 4 << 20
 
+// states keeps working memory between calls. What was given back last is
+// taken first: its cache of pieces is the one that the processor still holds.
+type states struct {
+	mu   sync.Mutex
+	idle []*state // its capacity is how many are kept
+}
+
 func (t *Tokenizer) get() *state {
-	select {
-	case s := <-t.idle:
+	l := &t.states
+	l.mu.Lock()
+	if last := len(l.idle) - 1; last >= 0 {
+		s := l.idle[last]
+		l.idle = l.idle[:last]
+		l.mu.Unlock()
 		return s
-	default:
-		return &state{t: t, cache: make([]cacheSlot, cacheSlots)}
 	}
+	l.mu.Unlock()
+	return &state{t: t, cache: make([]cacheSlot, cacheSlots)}
 }
 
 func (t *Tokenizer) put(s *state) {
@@ -72,10 +86,12 @@ func (t *Tokenizer) put(s *state) {
 	if cap(s.marks)+cap(s.prefix) > mostKept {
 		s.marks, s.prefix = nil, nil
 	}
-	select {
-	case t.idle <- s:
-	default:
+	l := &t.states
+	l.mu.Lock()
+	if len(l.idle) < cap(l.idle) {
+		l.idle = append(l.idle, s)
 	}
+	l.mu.Unlock()
 }
 
 // prompt encodes a whole text, through the cache of segments if there is

@@ -52,11 +52,15 @@ func unsupported(part string, value any, reason string) error {
 	if !ok {
 		s = fmt.Sprint(value)
 	}
+	return &UnsupportedError{Part: part, Value: fmt.Sprintf("%q", shortened(s)), Reason: reason}
+}
+
+func shortened(s string) string {
 	const most = 400
 	if len(s) > most {
 		s = s[:most] + "..."
 	}
-	return &UnsupportedError{Part: part, Value: fmt.Sprintf("%q", s), Reason: reason}
+	return s
 }
 
 // FileError is returned at load when a tokenizer.json is not valid.

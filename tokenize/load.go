@@ -89,11 +89,14 @@ func (t *Tokenizer) compile(f *file, s *jsonscan.Scanner, o Options) error {
 	if f.version != "1.0" {
 		return unsupported("version", f.version, `only "1.0" is known`)
 	}
-	if !isNull(f.truncation) && !o.IgnoreTruncation {
-		return unsupported("truncation", f.truncation, "set Options.IgnoreTruncation for engines that switch it off in each call, as transformers does")
+	if !isNull(f.truncation) {
+		t.truncation = strings.Clone(shortened(f.truncation))
 	}
-	if !isNull(f.padding) && !o.IgnorePadding {
-		return unsupported("padding", f.padding, "set Options.IgnorePadding for engines that switch it off in each call, as transformers does")
+	if !isNull(f.padding) {
+		t.padding = strings.Clone(shortened(f.padding))
+	}
+	if err := t.allowedBy(o); err != nil {
+		return err
 	}
 	ops, err := readNormalizer(f.normalizer, 0)
 	if err != nil {
@@ -125,6 +128,18 @@ func (t *Tokenizer) compile(f *file, s *jsonscan.Scanner, o Options) error {
 		return err
 	}
 	return t.compileAdded(f)
+}
+
+// allowedBy returns the error of a truncation or padding that o does not
+// ignore.
+func (t *Tokenizer) allowedBy(o Options) error {
+	if t.truncation != "" && !o.IgnoreTruncation {
+		return unsupported("truncation", t.truncation, "set Options.IgnoreTruncation for engines that switch it off in each call, as transformers does")
+	}
+	if t.padding != "" && !o.IgnorePadding {
+		return unsupported("padding", t.padding, "set Options.IgnorePadding for engines that switch it off in each call, as transformers does")
+	}
+	return nil
 }
 
 // maxAddedBytes bounds an added token, and so the time that a text of nothing

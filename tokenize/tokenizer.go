@@ -62,10 +62,11 @@ type Tokenizer struct {
 	stream     streamCuts
 	added      [2][]addedToken // those of raw and of normal
 	spellings  [2][]string     // what is looked for of each
-	ignored    bool            // some of Options.IgnoreTruncation and IgnorePadding
+	truncation string          // of the file, shortened; empty when there is none
+	padding    string
 	source     [sha256.Size]byte
 	lengths    []uint16 // by id: bytes of prepared text; nil without offsets
-	idle       chan *state
+	states     states
 }
 
 // AppendIDs appends the ids of text to dst and returns the extended slice,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,24 @@ func TestConcurrentSafe(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestWorkingMemory: what was given back last is taken first, and no more is
+// kept than two per processor.
+func TestWorkingMemory(t *testing.T) {
+	tok := loadGolden(t, "tiny")
+	var taken []*state
+	for range 2*runtime.GOMAXPROCS(0) + 3 {
+		taken = append(taken, tok.get())
+	}
+	require.NotSame(t, taken[0], taken[1])
+	for _, s := range taken {
+		tok.put(s)
+	}
+	for i := 2*runtime.GOMAXPROCS(0) - 1; i >= 0; i-- {
+		require.Same(t, taken[i], tok.get())
+	}
+	require.Empty(t, tok.states.idle)
 }
 
 // TestTwoModels is trial T123: each model has its own tokenizer, however
