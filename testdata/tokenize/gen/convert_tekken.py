@@ -6,6 +6,7 @@
 
 Writes OUT_DIR/tekken.json from mistral_common/data/tekken_240911.json (Apache-2.0): the pattern of that file, its
 tokens with their ranks, a merge for each way to make a token of two others. The special tokens have made-up names.
+fetch-tokenizers.py does both.
 """
 
 import base64
@@ -26,10 +27,8 @@ def byte_alphabet():
     return table
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    data = json.loads(zipfile.ZipFile(sys.argv[1]).read("mistral_common/data/tekken_240911.json"))
+def convert(tekken: bytes) -> bytes:
+    data = json.loads(tekken)
     config = data["config"]
     special = config["default_num_special_tokens"]
     ranks = {base64.b64decode(t["token_bytes"]): t["rank"] for t in data["vocab"][: config["default_vocab_size"] - special]}
@@ -67,7 +66,14 @@ def main():
             "merges": [[a, b] for *_, a, b in merges],
         },
     }
-    (pathlib.Path(sys.argv[2]) / "tekken.json").write_text(json.dumps(tokenizer, ensure_ascii=False))
+    return json.dumps(tokenizer, ensure_ascii=False).encode()
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    data = zipfile.ZipFile(sys.argv[1]).read("mistral_common/data/tekken_240911.json")
+    (pathlib.Path(sys.argv[2]) / "tekken.json").write_bytes(convert(data))
 
 
 if __name__ == "__main__":
