@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/kvatlas/kvatlas/internal/golden"
 	"github.com/kvatlas/kvatlas/internal/recording"
@@ -345,4 +347,22 @@ func TestTraceAgainstItself(t *testing.T) {
 			require.NotZero(t, r.Passed, name)
 		}
 	}
+}
+
+// TestLMCacheBesideNewerVLLM: a field that is not known is a fault of the reader in a known
+// release only.
+func TestLMCacheBesideNewerVLLM(t *testing.T) {
+	known := golden.Read(t, "lmcache/kv-events/kv-events-0.5.6-vllm-0.32.0.jsonl")
+	at := bytes.Index(known, []byte(`"payload_b64":"`)) + len(`"payload_b64":"`)
+	end := at + bytes.IndexByte(known[at:], '"')
+	payload, err := base64.StdEncoding.DecodeString(string(known[at:end]))
+	require.NoError(t, err)
+	var batch []any
+	require.NoError(t, msgpack.Unmarshal(payload, &batch))
+	batch[1].([]any)[0].(map[string]any)["origin"] = "kv"
+	payload, err = msgpack.Marshal(batch)
+	require.NoError(t, err)
+	extended := slices.Concat(known[:at], []byte(base64.StdEncoding.EncodeToString(payload)), known[end:])
+	require.Equal(t, 1, decodeOf("known", extended).Failed)
+	require.Zero(t, decodeOf("newer", bytes.Replace(extended, []byte(`"vllm":"0.32.0"`), []byte(`"vllm":"0.34.0"`), 1)).Failed)
 }
