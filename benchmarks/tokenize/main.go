@@ -223,67 +223,88 @@ func measureTurns(bench string, tok *tokenize.Tokenizer, text func(dst []byte, i
 	print(r)
 }
 
-// twoCores compares the work done by one goroutine and by two, on prompts of
-// mixed lengths, in rounds that alternate with a loop that shares nothing and
-// fits into registers, for about as long: what that loses is the machine's. A ratio is of the
-// time by the clock, times two; its note has the same by CPU time, which
-// shows what is lost to locks and shared memory whatever else runs.
+// twoCores compares what one goroutine gets done and what two do, on a steady
+// stream of prompts of mixed lengths, by the clock. A loop that shares nothing
+// and fits into registers is measured in the same way, in rounds between: what
+// two goroutines lose there is the machine's (the floor). The ratio by CPU
+// time, in the note, shows what is lost to locks and shared memory whatever
+// else runs.
 func twoCores(name string, tok *tokenize.Tokenizer, text string) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		return
 	}
-	mixed := func() func() {
+	prompts := make([]string, 1600)
+	for i := range prompts {
+		at := i * 997 % (len(text) / 2)
+		prompts[i*7%len(prompts)] = text[at : at+1+i*i%20_000]
+	}
+	var next atomic.Uint64
+	mixed := func() func() int {
 		dst := make([]uint32, 0, len(text))
-		return func() {
-			for i := range 1600 {
-				at := i * 997 % (len(text) / 2)
-				dst = encode(tok, dst, text[at:at+1+i*i%20_000])
-			}
+		return func() int {
+			dst = encode(tok, dst, prompts[next.Add(1)%uint64(len(prompts))])
+			return len(dst)
 		}
 	}
-	alone := func() func() {
-		return func() {
+	alone := func() func() int {
+		return func() int {
 			x := uint64(1)
-			for range 120_000_000 {
+			for range 100_000 {
 				x ^= x << 13
 				x ^= x >> 7
 				x ^= x << 17
 			}
 			sink.Store(x)
+			return 1
 		}
 	}
-	var clock, loop, byCPU []float64
-	for range 9 {
-		c, u := twice(mixed)
-		clock, byCPU = append(clock, c), append(byCPU, u)
-		c, _ = twice(alone)
-		loop = append(loop, c)
+	encoding, loop := [2]func() int{mixed(), mixed()}, [2]func() int{alone(), alone()}
+	var clock, floor, byCPU []float64
+	for range 40 {
+		one, two := throughput(encoding[:1]), throughput(encoding[:])
+		clock, byCPU = append(clock, two.clock/one.clock), append(byCPU, two.cpu/one.cpu)
+		floor = append(floor, throughput(loop[:]).clock/throughput(loop[:1]).clock)
 	}
-	print(result{Bench: "two-cores/" + name, Ratio: median(clock), Floor: median(loop),
-		Note: fmt.Sprintf("work of two goroutines against one, by the clock; floor: a loop that shares nothing; by CPU time %.2f", median(byCPU))})
+	ratio := median(clock)
+	print(result{Bench: "two-cores/" + name, Ratio: ratio, Floor: median(floor),
+		Note: fmt.Sprintf("tokens a second of two goroutines against one, by the clock (quartiles %.2f and %.2f); floor: a loop that shares nothing; by CPU time %.2f",
+			clock[len(clock)/4], clock[3*len(clock)/4], median(byCPU))})
 }
 
 var sink atomic.Uint64
 
-// twice runs work in one goroutine and then in two, and returns how many
-// times as much two do, by the clock and by CPU time.
-func twice(work func() func()) (clock, byCPU float64) {
-	run := func(f func()) time.Duration {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		return cpu(f)
-	}
-	first, second := work(), work()
-	start := time.Now()
-	one := run(first)
-	wallOne := time.Since(start)
-	var both [2]time.Duration
+// rate is work done in a second of the clock; and in a second of CPU time,
+// times the number of threads.
+type rate struct{ clock, cpu float64 }
+
+// throughput runs each of work on a thread of its own, over and over for
+// 100 ms, all from the same moment on. Work returns how much it did.
+func throughput(work []func() int) rate {
+	rates := make([]rate, len(work))
+	var ready atomic.Int32
 	var wg sync.WaitGroup
-	start = time.Now()
-	wg.Go(func() { both[0] = run(first) })
-	wg.Go(func() { both[1] = run(second) })
+	for i, f := range work {
+		wg.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Add(1)
+			for int(ready.Load()) < len(work) {
+				runtime.Gosched()
+			}
+			start, cpuStart, done := time.Now(), cputime.Now(), 0
+			for time.Since(start) < 100*time.Millisecond {
+				done += f()
+			}
+			rates[i] = rate{float64(done) / time.Since(start).Seconds(), float64(done) / (cputime.Now() - cpuStart).Seconds()}
+		})
+	}
 	wg.Wait()
-	return 2 * float64(wallOne) / float64(time.Since(start)), 2 * 2 * float64(one) / float64(both[0]+both[1])
+	var sum rate
+	for _, r := range rates {
+		sum.clock += r.clock
+		sum.cpu += r.cpu
+	}
+	return sum
 }
 
 func median(list []float64) float64 {
