@@ -145,7 +145,7 @@ func (c *Controller) HandleFrame(frame []byte) (reply []byte, err error) {
 }
 
 // Handle takes a message and returns its reply; nil for what is pushed. The
-// message is not kept.
+// message is not kept; nil is [ErrMessage].
 func (c *Controller) Handle(m Message) (Message, error) {
 	if ask, ok := m.(*LookupMsg); ok {
 		return c.handleLookup(ask)
@@ -180,6 +180,8 @@ func (c *Controller) Handle(m Message) (Message, error) {
 		return &BatchedP2PLookupRetMsg{LayoutInfo: []PeerLayout{c.peer(m)}}, nil
 	case *QueryInstMsg:
 		return &QueryInstRetMsg{EventID: m.EventID, InstanceID: c.instanceAt(m.IP)}, nil
+	case nil:
+		return nil, ErrMessage
 	default:
 		return nil, fmt.Errorf("%w: %s", ErrObserver, Class(m))
 	}

@@ -196,6 +196,10 @@ func TestOptions(t *testing.T) {
 		_, err := NewController(o)
 		require.ErrorIs(t, err, ErrOptions)
 	}
+	c, err := NewController(Options{})
+	require.NoError(t, err)
+	_, err = c.Handle(nil)
+	require.ErrorIs(t, err, ErrMessage)
 }
 
 // slow is the obvious controller: a list of what is held, in order.
