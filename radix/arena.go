@@ -69,6 +69,7 @@ type slab struct {
 type arena struct {
 	slabs   [maxSlabs]atomic.Pointer[slab]
 	_       apart
+	memory  reserve[slab]
 	count   int      // slabs
 	cursor  uint32   // page at which the search for free pages goes on
 	partial []uint32 // pages with lines to spare
@@ -109,7 +110,8 @@ func (a *arena) grow() bool {
 	if a.count == a.limit {
 		return false
 	}
-	s := &slab{spare: slabPages}
+	s := a.memory.next()
+	s.spare = slabPages
 	for i := range s.free {
 		s.free[i] = ^uint64(0)
 	}

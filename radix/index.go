@@ -51,7 +51,8 @@ type Options struct {
 	// than half as many as the largest forgets none, nor does what it shares with
 	// others go. The limit is
 	// kept to within a slab of about half a mebibyte, of which at least two are
-	// allowed; about a third of it goes to tables.
+	// allowed, and huge pages of two where the system gives them; about a third of
+	// it goes to tables.
 	MaxBytes int
 }
 

@@ -81,7 +81,7 @@ func (x *Index) Dump(w io.Writer, limit int) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%d blocks in %d bytes, %d pages of records, %d segments\n", x.live, x.bytes(), x.recs.chunkCount(), x.table.segments)
+	fmt.Fprintf(out, "%d blocks in %d bytes, %d pages of records, %d segments\n", x.live, x.bytes(), x.recs.chunkCount(), x.table.memory.taken)
 	for _, k := range x.workers {
 		if k == nil {
 			continue

@@ -30,7 +30,8 @@ type Stats struct {
 	// Blocks is how many different keys are held by anybody.
 	Blocks int
 	// Bytes is the memory that the index has taken for blocks: keys, pages,
-	// table, records and copies. It does not shrink, but is reused.
+	// table, records and copies. It does not shrink, but is reused. The next such
+	// memory is set aside ahead of its use (see LAYOUT.md), which is not counted.
 	Bytes int
 	// Lost counts blocks that found no room and are therefore not known.
 	Lost uint64
@@ -78,8 +79,8 @@ func (x *Index) Stats() Stats {
 
 // bytes is the memory taken for blocks.
 func (x *Index) bytes() int {
-	return x.arena.count*int(unsafe.Sizeof(slab{})) +
-		x.table.segments*int(unsafe.Sizeof(segment{})) + len(x.table.dir.Load().parts)*int(unsafe.Sizeof(part{})) +
+	return x.arena.memory.bytes() +
+		x.table.memory.bytes() + len(x.table.dir.Load().parts)*int(unsafe.Sizeof(part{})) +
 		x.recs.chunkCount()*recordChunk*8 +
 		len(x.copies.slots)*int(unsafe.Sizeof(copySlot{})) +
 		cap(x.retired.queue)*int(unsafe.Sizeof(retiree{}))

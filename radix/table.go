@@ -87,13 +87,13 @@ type part struct {
 }
 
 type table struct {
-	dir      atomic.Pointer[directory]
-	seed     uint64
-	weak     uint64 // tests: a mask that makes hashes collide
-	_        apart
-	old      []oldSegment
-	segments int    // made and not dropped
-	safe     uint64 // epoch before which nobody reads
+	dir    atomic.Pointer[directory]
+	seed   uint64
+	weak   uint64 // tests: a mask that makes hashes collide
+	_      apart
+	memory reserve[segment]
+	old    []oldSegment
+	free   []*segment // old ones that nobody reads any more
 }
 
 // init makes a table with segments for a number of keys, at least one.
@@ -104,9 +104,8 @@ func (t *table) init(seed uint64, keys int) {
 		depth++
 	}
 	d := &directory{shift: 64 - depth, parts: make([]part, 1<<depth)}
-	t.segments = 1 << depth
 	for i := range d.parts {
-		d.parts[i].segment.Store(new(segment))
+		d.parts[i].segment.Store(t.newSegment())
 		d.parts[i].meta = newMeta(depth)
 	}
 	t.dir.Store(d)
@@ -295,24 +294,24 @@ type oldSegment struct {
 
 // newSegment takes an old segment that has no readers any more, or makes one.
 func (t *table) newSegment() *segment {
-	if n := len(t.old); n > 0 && t.old[0].epoch < t.safe {
-		s := t.old[0].segment
-		t.old = t.old[:copy(t.old, t.old[1:])]
-		*s = segment{}
-		return s
+	n := len(t.free)
+	if n == 0 {
+		return t.memory.next()
 	}
-	t.segments++
-	return new(segment)
+	s := t.free[n-1]
+	t.free = t.free[:n-1]
+	*s = segment{}
+	return s
 }
 
-// settle notes that nobody reads what was old before an epoch, and drops what is
-// not going to be needed.
+// settle notes that nobody reads what was old before an epoch.
 func (t *table) settle(oldest uint64) {
-	t.safe = oldest
-	if n := len(t.old); n > 8 && t.old[n-1].epoch < oldest {
-		t.segments -= n - 8
-		t.old = t.old[:copy(t.old, t.old[n-8:])]
+	n := 0
+	for n < len(t.old) && t.old[n].epoch < oldest {
+		t.free = append(t.free, t.old[n].segment)
+		n++
 	}
+	t.old = t.old[:copy(t.old, t.old[n:])]
 }
 
 // double makes the directory twice as long.
