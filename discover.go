@@ -3,6 +3,7 @@ package kvatlas
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/kvatlas/kvatlas/kvevents/parity"
 	"github.com/kvatlas/kvatlas/radix"
@@ -60,8 +61,12 @@ func SGLangWorker(name string, info []byte) (Worker, error) {
 	return w, nil
 }
 
-// known returns a release whose era is known, else "".
+// known returns a release whose era is known, else "". A build from source (0.30.1.dev20+g...)
+// lies between two releases, and so perhaps between two eras.
 func known(engine, release string) string {
+	if strings.Contains(release, ".dev") {
+		return ""
+	}
 	_, err := parity.EraOf(engine, release)
 	if _, err2 := radix.NewProfile(radix.ProfileOptions{Release: release}); err != nil || err2 != nil {
 		return ""

@@ -32,10 +32,15 @@ func TestVLLMWorker(t *testing.T) {
 		}
 		require.True(t, found, release)
 	}
-	w, err := kvatlas.VLLMWorker("w", []byte(`{"version":"0.1.dev12+gabcdef"}`))
-	require.NoError(t, err)
-	require.Empty(t, w.Release, "left to the events")
-	require.NoError(t, newAtlas(t).AddWorker(w))
+	for version, release := range map[string]string{
+		"0.1.dev12+gabcdef": "", "0.30.1.dev20+gabcdef": "", // left to the events
+		"0.31.0rc1": "0.31.0rc1", "0.32.0+cpu": "0.32.0+cpu", "0.34.0": "0.34.0",
+	} {
+		w, err := kvatlas.VLLMWorker("w", []byte(`{"version":"`+version+`"}`))
+		require.NoError(t, err)
+		require.Equal(t, release, w.Release, version)
+		require.NoError(t, newAtlas(t).AddWorker(w))
+	}
 	for _, bad := range []string{``, `{}`, `[]`, `{"version":3}`, `{"version":""}`} {
 		_, err := kvatlas.VLLMWorker("w", []byte(bad))
 		require.ErrorContains(t, err, "/version", bad)
