@@ -21,6 +21,8 @@ type WorkerStats struct {
 	// Losses that a stream reported to the worker's [Atlas.Sink], and the batches
 	// they span.
 	Losses, LostBatches uint64
+	// Restored blocks were taken from a snapshot ([Atlas.ReadSnapshot]).
+	Restored uint64
 	// Contradiction is what the events say against the worker's description, such
 	// as another block size or another hash; empty if nothing. Its prompts are
 	// matched by content then, where the events allow it, or have no known match.
@@ -170,6 +172,7 @@ func (w *worker) locked(f func() error) error {
 func (w *worker) clear(p *place, on []radix.Medium) error {
 	w.forget()
 	w.history.drop()
+	w.position = kvevents.Position{}
 	if w.chunks != nil && (len(on) == 0 || slices.Contains(on, radix.CPU)) {
 		if err := w.chunks.clear(); err != nil {
 			return err
@@ -215,10 +218,17 @@ func (w *worker) reset() error {
 // apply takes a batch; the caller holds w.mu. It waits while it is not known what the
 // engine is.
 func (w *worker) apply(b *kvevents.Batch) error {
+	w.position = kvevents.Position{}
+	if r := w.history.before; r != nil && !r.confirmed {
+		w.history.before = nil // it is not known what came between
+	}
 	w.watch(b)
 	p := w.at.Load()
-	if p == nil && w.contradiction == "" || w.history.on {
+	switch {
+	case p == nil && w.contradiction == "" || w.history.on:
 		w.stats.Forgotten += w.history.keep(b, p == nil)
+	case p == nil:
+		w.history.drop() // of which this one would be missing
 	}
 	if p == nil {
 		return nil

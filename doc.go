@@ -17,8 +17,9 @@
 //
 // Register each worker with [Atlas.AddWorker], described or found out from its events
 // ([Worker.Auto]). Give [Atlas.Handler] to a kvevents.Subscriber, which follows the
-// engines' sockets and lets a router that starts late catch up by their replays; or
-// feed the payloads of a stream to [Atlas.Apply] in order. Ask [Atlas.Match] or
+// engines' sockets and lets a router that starts late catch up by their replays, from
+// another router's snapshot on if there is one ([Atlas.ReadSnapshot]); or feed the
+// payloads of a stream to [Atlas.Apply] in order. Ask [Atlas.Match] or
 // [Atlas.Route] from as many goroutines as there are requests, and follow each request
 // with [Atlas.Begin], so that the policy knows the load. Results are owned by the caller;
 // reuse them, and a decision does not allocate.

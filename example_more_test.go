@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"log"
+	"net/http"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -38,6 +39,38 @@ func ExampleAtlas_Handler() {
 		log.Fatal(err)
 	}
 	// Route from any goroutine; look at how the streams are with sub.AppendStatus.
+}
+
+// A further router begins with what another one knows, and follows from there.
+func ExampleAtlas_ReadSnapshot() {
+	atlas, err := kvatlas.New(kvatlas.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := atlas.AddWorker(kvatlas.Worker{Name: "replica-a", Release: "0.32.0", BlockSize: 16}); err != nil {
+		log.Fatal(err)
+	}
+	snapshot, err := http.Get("http://10.0.0.5/snapshot") // whose handler calls Atlas.WriteSnapshot
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer snapshot.Body.Close()
+	left, err := atlas.ReadSnapshot(snapshot.Body)
+	if err != nil {
+		log.Print(err) // begin with nothing
+	}
+	for name, reason := range left {
+		log.Print(name, ": ", reason)
+	}
+	sub, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: atlas.Handler(), Resume: atlas.Resume})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer sub.Close()
+	err = sub.Add(kvevents.Target{Worker: "replica-a", Endpoint: "tcp://10.0.0.7:5557", ReplayEndpoint: "tcp://10.0.0.7:6557"})
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // A worker of which nothing is known but its name is found out by its events.

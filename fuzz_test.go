@@ -1,13 +1,18 @@
 package kvatlas_test
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/binary"
+	"hash/crc64"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
 )
 
 // FuzzApply feeds any bytes as messages to workers matched by hash, by content, found
@@ -45,6 +50,47 @@ func FuzzApply(f *testing.F) {
 			require.True(t, a.RemoveWorker(name))
 		}
 		require.Zero(t, a.Snapshot().Index.Memberships)
+	})
+}
+
+// FuzzReadSnapshot reads any bytes, as they are and with a checksum behind them: an
+// error, or something that is not matched before it is confirmed and is then written
+// again as it was.
+func FuzzReadSnapshot(f *testing.F) {
+	const end = "\x00\x00\x00\x00"
+	f.Add([]byte("KVFLEET1" + end))
+	f.Add([]byte("KVFLEET1\x24\x00\x00\x00{\"name\":\"w\",\"position\":{\"Next\":1}}\x00\x00\x00\x00\x00\x00\x00\x00" + end))
+	r := newRouter(f, worker("w"), nil)
+	r.connect(1, []kvevents.Message{{Seq: 0, Payload: payload(f, "0.32.0", stored([]uint64{1, 2, 2}, tokens(12)))}})
+	whole := r.snapshot()
+	f.Add(whole[:len(whole)-8])
+	table := crc64.MakeTable(crc64.ECMA)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, data := range [][]byte{data, binary.LittleEndian.AppendUint64(slices.Clone(data), crc64.Checksum(data, table))} {
+			a := newAtlas(t, worker("w"))
+			if _, err := a.ReadSnapshot(bytes.NewReader(data)); err != nil {
+				require.ErrorIs(t, err, kvatlas.ErrSnapshot)
+				continue
+			}
+			_, x, err := a.Stats("w")
+			require.NoError(t, err)
+			require.Empty(t, x.Held)
+			at, ok := a.Resume(kvevents.Source{Worker: "w"})
+			if !ok {
+				continue
+			}
+			sink, err := a.Sink("w")
+			require.NoError(t, err)
+			sink.(kvevents.Confirmer).Confirm(at.Next)
+			var again bytes.Buffer
+			require.NoError(t, a.WriteSnapshot(&again))
+			b := newAtlas(t, worker("w"))
+			left, err := b.ReadSnapshot(&again)
+			require.NoError(t, err)
+			require.Empty(t, left)
+			same, _ := b.Resume(kvevents.Source{Worker: "w"})
+			require.Equal(t, at, same)
+		}
 	})
 }
 

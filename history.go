@@ -8,7 +8,8 @@ import "github.com/kvatlas/kvatlas/kvevents"
 // beginning can only make counts too low, since a removal of what was never stored
 // changes nothing.
 type history struct {
-	on      bool // copies of what is applied are kept too
+	on      bool      // copies of what is applied are kept too
+	before  *restored // what a snapshot says was held before all of them
 	batches []*kvevents.Batch
 	bytes   int
 }
@@ -31,12 +32,13 @@ func (h *history) keep(b *kvevents.Batch, waits bool) (forgotten uint64) {
 		h.batches[0] = nil
 		h.batches = h.batches[1:]
 		forgotten++
+		h.before = nil // removals of it may be among them
 	}
 	return forgotten
 }
 
 // drop forgets the batches: what they announced is gone.
-func (h *history) drop() { h.batches, h.bytes = nil, 0 }
+func (h *history) drop() { h.batches, h.bytes, h.before = nil, 0, nil }
 
 // waiting returns how many batches wait to be applied.
 func (h *history) waiting() int {
@@ -48,6 +50,9 @@ func (h *history) waiting() int {
 
 // replay applies the history at the worker's new place.
 func (w *worker) replay(p *place) error {
+	if err := w.enterRestored(p); err != nil {
+		return err
+	}
 	before := w.stats
 	w.again = w.history.on
 	defer func() { w.again = false }()

@@ -3,9 +3,9 @@ package kvatlas
 import "github.com/kvatlas/kvatlas/kvevents"
 
 // Sink returns what a [kvevents.Stream] of the worker feeds: its batches are
-// applied in order, and what it forgets is forgotten. The sink stays valid when
-// the worker is removed; it then does nothing. It is as safe for concurrent use
-// as the Atlas.
+// applied in order, and what it forgets is forgotten. It is a [kvevents.Confirmer], for
+// [Atlas.ReadSnapshot]. The sink stays valid when the worker is removed; it then does
+// nothing. It is as safe for concurrent use as the Atlas.
 func (a *Atlas) Sink(name string) (kvevents.Sink, error) {
 	w, err := a.find(name)
 	if err != nil {
@@ -25,7 +25,13 @@ func (s sink) Apply(_ uint64, b *kvevents.Batch) {
 		return
 	}
 	defer s.a.done(StageApply, s.a.timed(), 0)
-	_ = s.w.locked(func() error { return s.w.apply(b) })
+	_ = s.w.locked(func() error {
+		if err := s.w.apply(b); err != nil || s.w.at.Load() == nil {
+			return err
+		}
+		s.w.position = b.Position
+		return nil
+	})
 }
 
 func (s sink) Clear(cause kvevents.ClearCause) {
@@ -41,6 +47,9 @@ func (s sink) Lost(l kvevents.Loss) {
 	_ = s.w.locked(func() error {
 		s.w.stats.Losses++
 		s.w.stats.LostBatches += l.Batches()
+		if s.w.position.Missing = true; l.Removals { // perhaps too much is held
+			s.w.position = kvevents.Position{}
+		}
 		return nil
 	})
 }

@@ -137,10 +137,11 @@ type worker struct {
 	history       history         // batches that were not applied, or may have to be again
 	again         bool            // they are being applied again
 	batch         kvevents.Batch
-	content       *contentState // nil unless ByContent
-	nodes         *nodeState    // instead of content, where events are nodes of a tree
-	chunks        *chunkState   // nil without LMCache
-	adapters      *contentState // of blocks of adapters whose namespace only the engine knows
+	position      kvevents.Position // of the stream, after what was applied last; none if unknown
+	content       *contentState     // nil unless ByContent
+	nodes         *nodeState        // instead of content, where events are nodes of a tree
+	chunks        *chunkState       // nil without LMCache
+	adapters      *contentState     // of blocks of adapters whose namespace only the engine knows
 	stats         WorkerStats
 
 	prediction Prediction

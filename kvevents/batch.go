@@ -21,6 +21,9 @@ type Batch struct {
 	// UnknownTypes counts the events in Events whose type is unknown;
 	// UnknownFields the fields of known events that were skipped.
 	UnknownTypes, UnknownFields int
+	// Position is where the [Stream] that applies the batch is after it; none where
+	// it does not know, or without a stream.
+	Position Position
 
 	hashes     []uint64
 	tokens     []uint32

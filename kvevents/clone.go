@@ -11,7 +11,7 @@ import (
 func (b *Batch) Clone() *Batch {
 	c := &Batch{
 		Timestamp: b.Timestamp, Rank: b.Rank, HasRank: b.HasRank, Events: slices.Clone(b.Events), Malformed: slices.Clone(b.Malformed),
-		UnknownTypes: b.UnknownTypes, UnknownFields: b.UnknownFields,
+		UnknownTypes: b.UnknownTypes, UnknownFields: b.UnknownFields, Position: b.Position,
 	}
 	for i := range c.Events {
 		c.Events[i].own()

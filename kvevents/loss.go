@@ -29,8 +29,9 @@ const (
 	LossPayload
 	// LossEvent: the batch came, but some of its events were malformed.
 	LossEvent
-	// LossIdentity: after a new connection, the replay buffer no longer has the
-	// last batch we know, so nothing tells whether the engine restarted.
+	// LossIdentity: after a new connection, or in a stream that resumes, the replay
+	// buffer no longer has the last batch we know, or cannot be asked, so nothing
+	// tells whether the engine restarted.
 	LossIdentity
 	numCauses
 )

@@ -117,11 +117,59 @@ type model struct {
 	verbose bool
 	exact   int // checks of each kind
 	below   int
+
+	// Another stream may take over, with what was known at a former moment.
+	pos     Position // of the last batch applied
+	kept    *memory  // a snapshot
+	restore *memory  // what the stream that resumed has not been told of yet
+	resumed int      // streams that did
+	// takesOver: streams are replaced.
+	takesOver bool
+}
+
+// memory is a snapshot: what is known, where the stream is, and what the oracle
+// remembers of it.
+type memory struct {
+	pos           Position
+	index         map[uint64]int
+	life          int
+	mixed, silent bool
+}
+
+// snapshot keeps what is known, as the sink can: it knows of positions and losses only.
+func (m *model) snapshot() {
+	m.kept = &memory{m.pos, maps.Clone(m.index), m.life, m.mixed, m.silent}
+}
+
+// resume lets another stream take over.
+func (m *model) resume() {
+	var err error
+	m.s, err = NewStream(m.o, m)
+	require.NoError(m, err)
+	m.pipe, m.asked, m.sent, m.answers = nil, 0, false, nil
+	m.index, m.life, m.mixed, m.silent, m.clean, m.next, m.pos = map[uint64]int{}, -1, false, false, true, 0, Position{}
+	m.restore = m.kept
+	if !m.s.Resume(m.kept.pos) {
+		require.True(m, m.kept.pos.Next == 0 || !m.o.Replay)
+		m.restore = nil
+	}
+	m.reconnect()
+	m.note("resume at %+v", m.kept.pos)
+}
+
+func (m *model) Confirm(next uint64) {
+	m.note("  confirm %d", next)
+	require.NotNil(m, m.restore)
+	require.Equal(m, m.restore.pos.Next, next)
+	m.index, m.life, m.mixed, m.silent = maps.Clone(m.restore.index), m.restore.life, m.restore.mixed, m.restore.silent
+	m.next, m.clean, m.pos, m.restore = next, false, m.restore.pos, nil
+	m.resumed++
 }
 
 func (m *model) Apply(seq uint64, b *Batch) {
 	life, ok := m.e.lives[b.Timestamp]
 	require.True(m, ok)
+	require.Nil(m, m.restore, "applied before it was told what becomes of what was known")
 	require.GreaterOrEqual(m, life, m.life, "a batch of an engine that is known to be dead")
 	if m.life >= 0 && !m.clean && life != m.life {
 		// Without news of connections, a new engine that goes on with the very
@@ -133,7 +181,7 @@ func (m *model) Apply(seq uint64, b *Batch) {
 	if slices.ContainsFunc(b.Events, func(ev Event) bool { return ev.Kind == AllBlocksCleared }) {
 		m.mixed, m.silent = false, false // whatever was before is gone
 	}
-	m.life, m.clean, m.next = life, false, seq+1
+	m.life, m.clean, m.next, m.pos = life, false, seq+1, b.Position
 	applyTo(m.index, b)
 	m.note("  apply %d of life %d", seq, life)
 }
@@ -141,6 +189,7 @@ func (m *model) Apply(seq uint64, b *Batch) {
 func (m *model) Clear(c ClearCause) {
 	m.note("  clear: %v", c)
 	clear(m.index)
+	m.pos, m.restore = Position{}, nil
 	m.mixed, m.silent, m.clean = false, false, true
 }
 
@@ -148,6 +197,9 @@ func (m *model) Lost(l Loss) {
 	require.NotZero(m, l.Cause)
 	require.GreaterOrEqual(m, l.To+1, l.From)
 	require.NotEmpty(m, l.Error())
+	if m.pos.Missing = true; l.Removals {
+		m.pos = Position{}
+	}
 	m.note("  %v", l)
 }
 
@@ -382,13 +434,15 @@ func TestModel(t *testing.T) {
 		}
 	}
 	const perRun = 300
-	var exact, below int
+	var exact, below, resumed int
 	var total StreamStats
 	for seed := first; seed == first || (seed-first)*perRun < steps; seed++ {
 		c := configs[seed%uint64(len(configs))]
 		m := newModel(t, seed, c.tells, c.keep, StreamOptions{Replay: c.replay, OnLoss: c.policy, Decay: 20 * time.Second, PendingBatches: c.pending})
 		m.verbose = steps == 1
+		m.takesOver = seed%5 < 2
 		m.run(perRun)
+		resumed += m.resumed
 		exact += m.exact
 		below += m.below
 		st := m.s.Stats()
@@ -398,8 +452,9 @@ func TestModel(t *testing.T) {
 		total.Replays += st.Replays
 		total.Failures += st.Failures
 	}
-	t.Logf("seeds from %d, %d steps: %d checks for equality, %d for no excess; %d batches, %d losses, %d restarts, %d replays, %d of them failed",
-		first, steps, exact, below, total.Applied, total.Losses, total.Restarts, total.Replays, total.Failures)
+	require.True(t, steps < 10_000 || resumed > 0)
+	t.Logf("seeds from %d, %d steps: %d checks for equality, %d for no excess; %d streams resumed; %d batches, %d losses, %d restarts, %d replays, %d of them failed",
+		first, steps, exact, below, resumed, total.Applied, total.Losses, total.Restarts, total.Replays, total.Failures)
 }
 
 func newModel(t *testing.T, seed uint64, tells bool, keep int, o StreamOptions) *model {
@@ -425,6 +480,12 @@ func (m *model) run(steps int) {
 	m.reconnect()
 	for range steps {
 		m.step()
+		if m.takesOver && m.chance(15) {
+			m.snapshot()
+		}
+		if m.takesOver && m.kept != nil && m.chance(40) {
+			m.resume()
+		}
 	}
 	m.settle()
 }

@@ -59,6 +59,11 @@ func (s *Subscriber) newSource(t Target, rank int32, endpoint, replay string) (*
 	if src.stream, err = NewStream(o, src); err != nil {
 		return nil, err
 	}
+	if s.o.Resume != nil {
+		if p, ok := s.o.Resume(src.Source); ok && !src.stream.Resume(p) {
+			src.log.Warn("cannot resume: no replay endpoint", "at", p.Next)
+		}
+	}
 	src.ctx, src.cancel = context.WithCancel(s.ctx)
 	src.timer = time.AfterFunc(time.Hour, func() { src.do(src.tick) })
 	src.timer.Stop()
@@ -369,6 +374,14 @@ func (src *source) Clear(c ClearCause) {
 	src.sub.o.Handler.Clear(src.Source, c)
 	for _, h := range src.sub.hooks.clear {
 		h.OnClear(src.Source, c)
+	}
+}
+
+// Confirm is called only where the Handler can, see NewSubscriber.
+func (src *source) Confirm(next uint64) {
+	src.log.Info("resumed", "at", next)
+	if h, ok := src.sub.o.Handler.(SourceConfirmer); ok {
+		h.Confirm(src.Source, next)
 	}
 }
 

@@ -145,15 +145,17 @@ type Stream struct {
 	// unsure: the connection was renewed since the last proof that the
 	// publisher is the one whose batches were applied. The last of them is
 	// proof; what was applied since then proves nothing.
-	unsure  bool
-	proof   uint64
-	behind  bool      // live messages were lost on our side
-	missing bool      // blocks may be held that we do not know
-	over    bool      // blocks may be known that are not held
-	overAt  time.Time // since when, for DecayOnLoss
-	known   bool      // something was applied since the last Clear
-	base    uint64    // knowledge is complete from this sequence on
-	tiers   bool      // a medium other than the device was seen
+	unsure bool
+	proof  uint64
+	// resuming: nothing was applied since Resume, and the publisher is not confirmed.
+	resuming bool
+	behind   bool      // live messages were lost on our side
+	missing  bool      // blocks may be held that we do not know
+	over     bool      // blocks may be known that are not held
+	overAt   time.Time // since when, for DecayOnLoss
+	known    bool      // something was applied since the last Clear
+	base     uint64    // knowledge is complete from this sequence on
+	tiers    bool      // a medium other than the device was seen
 
 	wait pending
 

@@ -208,6 +208,10 @@ func (s *Stream) causeOf(cause Cause) Cause {
 // apply decodes the next batch and passes it on.
 func (s *Stream) apply(now time.Time, w waiting) {
 	s.crosses(w.conn)
+	if s.resuming { // nobody could be asked
+		s.unsure = false
+		s.lose(now, w.seq, w.seq-1, LossIdentity)
+	}
 	if !s.anchored {
 		s.oldest = w.time
 	}
@@ -215,7 +219,8 @@ func (s *Stream) apply(now time.Time, w waiting) {
 	if !math.IsNaN(w.time) {
 		s.lastTime = w.time
 	}
-	s.prints.put(w.seq, fingerprint(w.payload))
+	print := fingerprint(w.payload)
+	s.prints.put(w.seq, print)
 	s.next, s.anchor, s.anchored, s.started = w.seq+1, w.seq, true, true
 	if err := s.dec.Decode(w.payload, &s.b); err != nil {
 		s.lose(now, w.seq, w.seq, LossPayload)
@@ -223,6 +228,7 @@ func (s *Stream) apply(now time.Time, w waiting) {
 	}
 	s.count(&s.b)
 	s.known = true
+	s.b.Position = s.position(print)
 	s.sink.Apply(w.seq, &s.b)
 	if len(s.b.Malformed) > 0 {
 		s.lose(now, w.seq, w.seq, LossEvent)
@@ -275,7 +281,7 @@ func (s *Stream) lose(now time.Time, from, to uint64, cause Cause) {
 	if !l.Removals {
 		return
 	}
-	if s.o.OnLoss == ClearOnLoss {
+	if s.o.OnLoss == ClearOnLoss || s.resuming {
 		s.clear(ClearLoss)
 	} else if !s.over {
 		s.over, s.overAt = true, now
@@ -283,7 +289,7 @@ func (s *Stream) lose(now time.Time, from, to uint64, cause Cause) {
 }
 
 func (s *Stream) clear(c ClearCause) {
-	s.known, s.over = false, false
+	s.known, s.over, s.resuming = false, false, false
 	s.stats.Clears++
 	s.sink.Clear(c)
 }

@@ -229,6 +229,7 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 		s.unsure, s.req.verify, s.req.hold, s.lastConn = false, false, false, s.conn
 		s.req.proven = true
 		s.stats.Duplicates++
+		s.confirm()
 		s.advance(now, false, LossReplayEnd)
 	default:
 		s.req.proven = s.req.proven || known

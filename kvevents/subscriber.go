@@ -105,6 +105,10 @@ type SubscriberOptions struct {
 	// Stream is the template of every stream; Worker, Rank and Replay are
 	// filled in.
 	Stream StreamOptions
+	// Resume, if set, is asked by Add at which position to go on with a source
+	// ([Stream.Resume]); ok is false for a source without a past. Handler must be a
+	// [SourceConfirmer]. An Atlas has both (Atlas.Resume, Atlas.Handler).
+	Resume func(Source) (p Position, ok bool)
 	// SilentAfter is how long a source may publish nothing before it is called
 	// silent: an engine that was configured for events and sends none. 0 means
 	// never. An idle engine is silent too.
@@ -184,6 +188,9 @@ func sortHooks(all []any) (h hooks, err error) {
 func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 	if o.Handler == nil {
 		return nil, constError("kvevents: NewSubscriber needs a Handler")
+	}
+	if _, confirms := o.Handler.(SourceConfirmer); o.Resume != nil && !confirms {
+		return nil, constError("kvevents: Resume needs a Handler that is a SourceConfirmer")
 	}
 	if o.SilentAfter < 0 {
 		return nil, fmt.Errorf("kvevents: SilentAfter is %v, want 0 or more", o.SilentAfter)
