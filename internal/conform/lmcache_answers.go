@@ -2,14 +2,12 @@ package conform
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/recorded"
+	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/kvevents/lmcache"
 )
 
@@ -17,26 +15,19 @@ import (
 // byte by byte, and its look-ups.
 type answersRun struct {
 	res        *Result
-	header     answersHeader
+	header     recording.AnswersHeader
 	controller *lmcache.Controller
 	hasher     *blockhash.Hasher // nil: Python's own hash, by keys only
 	sent       int
 	ended      bool // the counters at the end came
 }
 
-type answersHeader struct {
-	LMCache   string  `json:"lmcache"`
-	Seed      *string `json:"python_hash_seed"`
-	Algorithm string  `json:"algorithm"`
-	ChunkSize int     `json:"chunk_size"`
-	Partial   bool    `json:"save_unfull_chunk"`
-}
-
 func newAnswersRun(line []byte, res *Result) (*answersRun, error) {
-	r := &answersRun{res: res}
-	if err := json.Unmarshal(line, &r.header); err != nil {
+	header, err := recording.ReadAnswersHeader(line)
+	if err != nil {
 		return nil, err
 	}
+	r := &answersRun{res: res, header: header}
 	h := &r.header
 	res.What = fmt.Sprintf("controller of LMCache %s, %s", h.LMCache, h.Algorithm)
 	if h.ChunkSize < 1 {
@@ -70,23 +61,9 @@ func newAnswersRun(line []byte, res *Result) (*answersRun, error) {
 	return r, err
 }
 
-// answersLine is a message with its reply, a look-up with its answer, or the counters
-// at the end.
-type answersLine struct {
-	N       int             `json:"n"`
-	Op      string          `json:"op"`
-	Type    string          `json:"type"`
-	Payload []byte          `json:"payload_b64"`
-	Reply   []byte          `json:"reply_b64"`
-	Tokens  []int64         `json:"tokens"`
-	Keys    json.RawMessage `json:"keys"`
-	Layout  [][3]any        `json:"layout_info"`
-	Gaps    uint64          `json:"seq_discontinuities"`
-}
-
 func (r *answersRun) next(n int, line []byte) error {
-	var l answersLine
-	if err := json.Unmarshal(line, &l); err != nil {
+	l, err := recording.ReadAnswer(line)
+	if err != nil {
 		return err
 	}
 	if l.N != n-1 || r.ended {
@@ -102,12 +79,8 @@ func (r *answersRun) next(n int, line []byte) error {
 		return r.lookup(fmt.Sprintf("look-up at line %d", n), &l)
 	case "state":
 		r.ended = true
-		var keys int
-		if err := json.Unmarshal(l.Keys, &keys); err != nil {
-			return err
-		}
 		s := r.controller.Stats()
-		r.compare(fmt.Sprintf("line %d", n), fmt.Sprintf("%d chunks, %d gaps", keys, l.Gaps), fmt.Sprintf("%d chunks, %d gaps", s.Keys, s.Gaps))
+		r.compare(fmt.Sprintf("line %d", n), fmt.Sprintf("%d chunks, %d gaps", l.Chunks, l.Gaps), fmt.Sprintf("%d chunks, %d gaps", s.Keys, s.Gaps))
 		return nil
 	}
 	return fmt.Errorf("op %q is not one of a controller's", l.Op)
@@ -121,8 +94,8 @@ func (r *answersRun) compare(where, want, got string) {
 	}
 }
 
-func (r *answersRun) message(where string, l *answersLine) {
-	m, err := lmcache.DecodeAs(l.Type, l.Payload)
+func (r *answersRun) message(where string, l *recording.Answer) {
+	m, err := lmcache.DecodeAs(l.Type, l.Sent)
 	if err != nil {
 		r.res.fail(Difference{Where: where, Want: "a message", Got: err.Error()})
 		return
@@ -147,30 +120,17 @@ func (r *answersRun) message(where string, l *answersLine) {
 	r.res.fail(Difference{Where: where, Want: fmt.Sprintf("reply %q", l.Reply), Got: fmt.Sprintf("%q", reply)})
 }
 
-func (r *answersRun) lookup(where string, l *answersLine) error {
-	var texts []string
-	if err := json.Unmarshal(l.Keys, &texts); err != nil {
-		return err
-	}
-	keys := make([]lmcache.Key, len(texts))
-	for i, text := range texts {
-		n, err := strconv.ParseUint(strings.TrimPrefix(text, "-"), 10, 64)
-		if err != nil {
+func (r *answersRun) lookup(where string, l *recording.Answer) error {
+	keys := make([]lmcache.Key, len(l.Keys))
+	for i, k := range l.Keys {
+		var err error
+		if keys[i].Bits, keys[i].Negative, err = k.Bits(); err != nil {
 			return err
-		}
-		if keys[i].Bits = n; strings.HasPrefix(text, "-") {
-			keys[i] = lmcache.Key{Bits: -n, Negative: true}
 		}
 	}
 	want := lmcache.Layout{}
 	for _, p := range l.Layout {
-		instance, ok := p[0].(string)
-		location, ok2 := p[1].(string)
-		tokens, ok3 := p[2].(float64)
-		if !ok || !ok2 || !ok3 {
-			return errors.New("layout_info: want instance, location and tokens")
-		}
-		want = append(want, lmcache.Placement{InstanceID: instance, Location: location, Tokens: int64(tokens)})
+		want = append(want, lmcache.Placement{InstanceID: p.Instance, Location: p.Location, Tokens: p.Tokens})
 	}
 	got := r.controller.LookupKeys(keys, r.header.ChunkSize, len(l.Tokens))
 	if r.hasher != nil {
@@ -180,8 +140,8 @@ func (r *answersRun) lookup(where string, l *answersLine) error {
 		if err != nil {
 			return err
 		}
-		if fmt.Sprint(own) != fmt.Sprint(texts) {
-			r.compare(where, fmt.Sprint(texts), fmt.Sprint(own))
+		if fmt.Sprint(own) != fmt.Sprint(l.Keys) {
+			r.compare(where, fmt.Sprint(l.Keys), fmt.Sprint(own))
 			return nil
 		}
 		if got, err = r.controller.LookupPrompt(p); err != nil {

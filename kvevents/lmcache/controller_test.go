@@ -1,12 +1,10 @@
 package lmcache
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -14,58 +12,44 @@ import (
 
 	"github.com/kvatlas/kvatlas/blockhash"
 	"github.com/kvatlas/kvatlas/internal/golden"
+	"github.com/kvatlas/kvatlas/internal/recorded"
+	"github.com/kvatlas/kvatlas/internal/recording"
 )
 
-// answered is a line of testdata/lmcache/lookup.
-type answered struct {
-	Header    bool     `json:"header"`
-	LMCache   string   `json:"lmcache"`
-	Seed      string   `json:"python_hash_seed"`
-	Algorithm string   `json:"algorithm"`
-	Chunk     int      `json:"chunk_size"`
-	Op        string   `json:"op"`
-	Type      string   `json:"type"`
-	Payload   []byte   `json:"payload_b64"`
-	Reply     []byte   `json:"reply_b64"`
-	Tokens    []uint32 `json:"tokens"`
-	Keys      []string `json:"keys"`
-	Layout    [][3]any `json:"layout_info"`
-	Gaps      uint64   `json:"seq_discontinuities"`
-	Total     int      `json:"keys_total"`
-}
-
-func (a *answered) keys(t testing.TB) (keys []Key) {
-	for _, text := range a.Keys {
-		n, err := strconv.ParseUint(strings.TrimPrefix(text, "-"), 10, 64)
+func keysOf(t testing.TB, a *recording.Answer) (keys []Key) {
+	for _, k := range a.Keys {
+		bits, negative, err := k.Bits()
 		require.NoError(t, err)
-		if strings.HasPrefix(text, "-") {
-			keys = append(keys, Key{Bits: -n, Negative: true})
-		} else {
-			keys = append(keys, Key{Bits: n})
-		}
+		keys = append(keys, Key{Bits: bits, Negative: negative})
 	}
 	return keys
 }
 
-func (a *answered) layout() Layout {
+func layoutOf(a *recording.Answer) Layout {
 	layout := Layout{}
 	for _, p := range a.Layout {
-		layout = append(layout, Placement{p[0].(string), p[1].(string), int64(p[2].(float64))})
+		layout = append(layout, Placement{p.Instance, p.Location, p.Tokens})
 	}
 	return layout
 }
 
-func lines(t testing.TB, name string) (header answered, ops []answered) {
-	for i, line := range strings.Split(strings.TrimSpace(string(golden.Read(t, name))), "\n") {
-		var a answered
-		line = strings.Replace(line, `"keys":`, `"keys_total":`, btoi(strings.Contains(line, `"op":"state"`)))
-		require.NoError(t, json.Unmarshal([]byte(line), &a))
-		if i == 0 {
-			header = a
-		} else {
-			ops = append(ops, a)
+func tokensOf(t testing.TB, a *recording.Answer) []uint32 {
+	ids, wide := recorded.Tokens(a.Tokens)
+	require.Nil(t, wide)
+	return ids
+}
+
+// lines reads a file of testdata/lmcache/lookup.
+func lines(t testing.TB, name string) (header recording.AnswersHeader, ops []recording.Answer) {
+	require.NoError(t, recording.Lines(bytes.NewReader(golden.Read(t, name)), func(n int, line []byte) (err error) {
+		if n == 1 {
+			header, err = recording.ReadAnswersHeader(line)
+			return err
 		}
-	}
+		a, err := recording.ReadAnswer(line)
+		ops = append(ops, a)
+		return err
+	}))
 	return header, ops
 }
 
@@ -76,7 +60,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-func hasher(t testing.TB, h *answered) *blockhash.Hasher {
+func hasher(t testing.TB, h *recording.AnswersHeader) *blockhash.Hasher {
 	if h.Algorithm == "builtin" {
 		return nil
 	}
@@ -84,7 +68,7 @@ func hasher(t testing.TB, h *answered) *blockhash.Hasher {
 	require.NoError(t, err)
 	alg, err := blockhash.ParseAlgorithm(h.Algorithm)
 	require.NoError(t, err)
-	x, err := blockhash.New(blockhash.Options{Scheme: scheme, Algorithm: alg, BlockSize: h.Chunk, PartialChunk: true, Seed: blockhash.SeedText(h.Seed)})
+	x, err := blockhash.New(blockhash.Options{Scheme: scheme, Algorithm: alg, BlockSize: h.ChunkSize, PartialChunk: true, Seed: blockhash.SeedText(*h.Seed)})
 	require.NoError(t, err)
 	return x
 }
@@ -105,7 +89,7 @@ func TestAnswersAsTheController(t *testing.T) {
 			where := fmt.Sprintf("%s, line %d, %s", name, i+2, op.Type)
 			switch op.Op {
 			case "message":
-				reply, err := c.HandleFrame(op.Payload)
+				reply, err := c.HandleFrame(op.Sent)
 				require.NoError(t, err, where)
 				if _, err := Decode(op.Reply); op.Reply != nil && err != nil {
 					// The controller to 0.3.9 answers None where it knows no address.
@@ -116,20 +100,20 @@ func TestAnswersAsTheController(t *testing.T) {
 				require.Equal(t, op.Reply, reply, where)
 				replies += btoi(reply != nil)
 			case "lookup":
-				keys := op.keys(t)
-				require.Equal(t, op.layout(), c.LookupKeys(keys, header.Chunk, len(op.Tokens)), where)
+				keys := keysOf(t, &op)
+				require.Equal(t, layoutOf(&op), c.LookupKeys(keys, header.ChunkSize, len(op.Tokens)), where)
 				if o.Hasher != nil {
-					got, err := c.Lookup(op.Tokens)
+					got, err := c.Lookup(tokensOf(t, &op))
 					require.NoError(t, err)
-					require.Equal(t, op.layout(), got, where)
-					byTokens, err := c.Prefixes(op.Tokens)
+					require.Equal(t, layoutOf(&op), got, where)
+					byTokens, err := c.Prefixes(tokensOf(t, &op))
 					require.NoError(t, err)
-					require.Equal(t, c.PrefixesKeys(keys, header.Chunk, len(op.Tokens)), byTokens)
+					require.Equal(t, c.PrefixesKeys(keys, header.ChunkSize, len(op.Tokens)), byTokens)
 				}
 				lookups++
 			case "state":
 				require.Equal(t, op.Gaps, c.Stats().Gaps)
-				require.Equal(t, op.Total, c.Stats().Keys)
+				require.Equal(t, op.Chunks, c.Stats().Keys)
 			default:
 				t.Fatal(where)
 			}
@@ -279,11 +263,11 @@ func TestConcurrentSafe(t *testing.T) {
 			for _, op := range ops {
 				switch op.Op {
 				case "message":
-					if _, err := c.HandleFrame(op.Payload); err != nil {
+					if _, err := c.HandleFrame(op.Sent); err != nil {
 						t.Error(err)
 					}
 				case "lookup":
-					if _, err := c.Prefixes(op.Tokens); err != nil {
+					if _, err := c.Prefixes(tokensOf(t, &op)); err != nil {
 						t.Error(err)
 					}
 				}
