@@ -51,7 +51,7 @@ type restored struct {
 // kvevents.Stream that feeds [Atlas.Sink]) which knows where it is, and whose blocks are
 // known by hash. The others are left out: those by content, those of LMCache's chunks and
 // of adapters whose namespace only the engine knows, workers fed by [Atlas.Apply], by
-// pollers and relays. Their blocks are announced again by traffic, or by a replay.
+// pollers and relays, and all where engines named [radix.MaxMedia] media or more. Their blocks are announced again by traffic, or by a replay.
 func (a *Atlas) WriteSnapshot(to io.Writer) error {
 	if to == nil {
 		return ErrNil
@@ -100,6 +100,9 @@ func (w *worker) snapshot(to *bytes.Buffer) (at kvevents.Position, err error) {
 	defer w.mu.Unlock()
 	p := w.at.Load()
 	if p == nil || p.mode != ByHash || w.unknown() != "" || w.position.Next == 0 {
+		return at, nil
+	}
+	if p.domain.index.MediumName(radix.MaxMedia-1) != "" { // media share it, and would be told apart elsewhere
 		return at, nil
 	}
 	return w.position, p.domain.index.WriteSnapshot(to, p.id)

@@ -3,8 +3,10 @@ package kvatlas_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/kvatlas/kvatlas/internal/recording"
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
+	"github.com/kvatlas/kvatlas/radix"
 )
 
 // router is an Atlas that follows one worker by a stream.
@@ -214,6 +217,13 @@ func TestSnapshotOfWhatIsGone(t *testing.T) {
 	first.stream.Message(start, 2, message(2, 12, stored(keys, p.Tokens[:16])))
 	sinkOf(first).Lost(kvevents.Loss{Worker: "w", From: 2, To: 2, Cause: kvevents.LossEvent})
 	require.Contains(t, string(first.snapshot()), `"Missing":true`)
+	many := newRouter(t, w, nil)
+	many.connect(1, kept[:1])
+	for i := range uint64(radix.MaxMedia) {
+		e := kvevents.Event{Kind: kvevents.BlockStored, Hashes: keys, Medium: fmt.Appendf(nil, "tape %d", i)}
+		require.Equal(t, i+3 < radix.MaxMedia, strings.Contains(string(many.snapshot()), `"name"`), i)
+		many.stream.Message(start, 1, message(i+1, 20, e))
+	}
 	second := stored(keys, p.Tokens[:16])
 	second.HasGroup, second.Group = true, 1
 	first.stream.Message(start, 2, message(3, 13, second))
