@@ -173,6 +173,9 @@ func (w *worker) clear(p *place, on []radix.Medium) error {
 	w.forget()
 	w.history.drop()
 	w.position = kvevents.Position{}
+	if len(on) == 0 {
+		defer w.excess.Store(false) // after the blocks are gone
+	}
 	if w.chunks != nil && (len(on) == 0 || slices.Contains(on, radix.CPU)) {
 		if err := w.chunks.clear(); err != nil {
 			return err
@@ -286,12 +289,22 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 			} else {
 				err = w.engineClear(p, behind)
 			}
+			if w.excess.Load() && err == nil && w.empty(p) {
+				w.excess.Store(false)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("kvatlas: worker %q: %s: %w", w.Name, e.Kind, err)
 		}
 	}
 	return nil
+}
+
+// empty tells whether nothing is known of the worker's cache.
+func (w *worker) empty(p *place) bool {
+	x, err := p.domain.index.WorkerStats(p.id)
+	return err == nil && w.chunks == nil && w.adapters == nil &&
+		!slices.ContainsFunc(x.Held, func(h radix.Held) bool { return h.Blocks > 0 })
 }
 
 func (p *place) holder(e *kvevents.Event) radix.Holder {

@@ -249,6 +249,51 @@ func TestSink(t *testing.T) {
 	require.ErrorIs(t, err, kvatlas.ErrUnknownWorker)
 }
 
+// TestLostRemovals: what may be too much is said to be an upper bound, until it is
+// forgotten, by the stream or with the engine's own clear of its only pool.
+func TestLostRemovals(t *testing.T) {
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	for what, forget := range map[string]func(s kvevents.Sink){
+		"clear":   func(s kvevents.Sink) { s.Clear(kvevents.ClearResync) },
+		"restart": func(s kvevents.Sink) { s.Clear(kvevents.ClearRestart) },
+		"engine's": func(s kvevents.Sink) {
+			s.Apply(9, &kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.AllBlocksCleared}}})
+		},
+		"not quite": nil,
+	} {
+		byContent := kvatlas.Worker{Name: "b", Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.XXHash}
+		a := newAtlas(t, worker("a"), byContent)
+		for i, hashes := range [][]uint64{keysOf(t, worker("a"), p), {1, 2}} {
+			s, err := a.Sink([]string{"a", "b"}[i])
+			require.NoError(t, err)
+			bound := func() bool {
+				var m kvatlas.Match
+				require.NoError(t, a.Match(&kvatlas.Request{Prompt: p}, &m))
+				require.Equal(t, 8, m.Workers[i].Usable, what)
+				return m.Workers[i].UpperBound
+			}
+			store := func() { s.Apply(0, &kvevents.Batch{Events: []kvevents.Event{stored(hashes, p.Tokens[:8])}}) }
+			store()
+			s.Lost(kvevents.Loss{From: 3, To: 5})
+			require.False(t, bound(), "nothing but stores may be missing")
+			s.Lost(kvevents.Loss{From: 7, To: 8, Removals: true})
+			require.True(t, bound())
+			if forget == nil {
+				cpu := stored([]uint64{7}, nil)
+				cpu.Medium = []byte("CPU")
+				s.Apply(9, &kvevents.Batch{Events: []kvevents.Event{cpu}})
+				require.NoError(t, a.Clear([]string{"a", "b"}[i], "GPU"))
+				store()
+				require.True(t, bound(), "the host's blocks are as they were")
+				continue
+			}
+			forget(s)
+			store()
+			require.False(t, bound(), what)
+		}
+	}
+}
+
 // TestHandler: one engine of two ranks is two workers.
 func TestHandler(t *testing.T) {
 	var ranks []kvatlas.Worker

@@ -388,7 +388,7 @@ func (dm *domainMatch) matchChunks(req *Request, m *Match) error {
 		}
 		w.External = max(hit-w.Usable, 0)
 		w.ExternalTiered = w.External
-		w.ExternalUpperBound = w.External > 0 && !(chunks.Multiprocess && chunks.w.PlainOnly)
+		w.ExternalUpperBound = w.External > 0 && (m.excess[at] || !(chunks.Multiprocess && chunks.w.PlainOnly))
 	}
 	return nil
 }

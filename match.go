@@ -39,6 +39,7 @@ type Match struct {
 
 	picked  []*worker
 	places  []*place // of picked, as they were when the match began
+	excess  []bool   // of picked, before the index was asked: it may have too much
 	domains memories // of places
 	chunks  memories // of the LMCaches' chunks
 	zeros   []int32
@@ -49,6 +50,10 @@ type Match struct {
 
 // WorkerMatch is what one worker holds of the prompt. External is what the engine adds
 // from elsewhere: vLLM's offload connector, LMCache, or SGLang's host tier (HiCache).
+//
+// Besides what package radix says, UpperBound is set where namespaces share hashes
+// (SGLang), for engines known from documents, and when removals may have been lost while
+// blocks were known, until those are forgotten (kvevents.KeepOnLoss, kvevents.DecayOnLoss).
 type WorkerMatch struct {
 	Name string
 	Mode Mode
@@ -58,7 +63,8 @@ type WorkerMatch struct {
 	Unknown string
 	radix.WorkerMatch
 	// ExternalUpperBound says that External may be too high: of LMCache in
-	// process no event tells what it evicted, and none of LMCache tells salts ([LMCache]).
+	// process no event tells what it evicted, and none of LMCache tells salts ([LMCache]);
+	// or removals may have been lost.
 	ExternalUpperBound bool
 }
 
@@ -177,7 +183,7 @@ func (a *Atlas) match(req *Request, m *Match) error {
 // without a place, and those on which prompts of such features are not known, have
 // their answer with it.
 func (m *Match) place(features blockhash.Features) {
-	m.places = m.places[:0]
+	m.places, m.excess = m.places[:0], m.excess[:0]
 	m.domains.used, m.chunks.used = 0, 0
 	zeros := m.none(int(radix.Storage) + 1)
 	var last *domain
@@ -186,7 +192,7 @@ func (m *Match) place(features blockhash.Features) {
 			m.chunks.add(w.chunks.domain)
 		}
 		p := w.at.Load()
-		m.places = append(m.places, p)
+		m.places, m.excess = append(m.places, p), append(m.excess, w.excess.Load())
 		match := WorkerMatch{Name: w.Name, Unknown: w.unknown()}
 		match.Known, match.Blocks = true, zeros
 		if p == nil {
@@ -302,13 +308,14 @@ func (dm *domainMatch) match(req *Request, m *Match) error {
 		w.Worker = m.places[at].id
 		if w.Unknown != "" {
 			w.WorkerMatch = radix.WorkerMatch{Worker: w.Worker, Known: true, Blocks: m.none(len(w.Blocks))}
-		} else if unsure {
+		} else if unsure || m.excess[at] {
 			w.UpperBound = true
 		}
 		if d.key.scheme.Engine() == sglang { // further pages that are on the host or the device
 			w.External = max(min(w.Combined, (q.Tokens-1)/d.key.unit)*d.key.unit-w.Usable, 0)
 			w.ExternalTiered = w.External
 		}
+		w.ExternalUpperBound = m.excess[at] && w.External > 0
 	}
 	return nil
 }

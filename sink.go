@@ -49,6 +49,7 @@ func (s sink) Lost(l kvevents.Loss) {
 		s.w.stats.LostBatches += l.Batches()
 		if s.w.position.Missing = true; l.Removals { // perhaps too much is held
 			s.w.position = kvevents.Position{}
+			s.w.excess.Store(true)
 		}
 		return nil
 	})

@@ -125,6 +125,7 @@ type worker struct {
 
 	at     atomic.Pointer[place]  // nil: nothing is known yet
 	reason atomic.Pointer[string] // why no prompt is known here; nil where they are
+	excess atomic.Bool            // removals may have been lost while blocks were known
 
 	mu            sync.Mutex
 	gone          bool
