@@ -1,7 +1,6 @@
 package scrape
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -20,8 +19,8 @@ type Options struct {
 	// keeps one connection an engine, at the least cost.
 	Client *http.Client
 	// Period is the time between two requests to one engine; default 1 s. Engines
-	// are asked in turns of an eighth of a second or of the period, if that is less,
-	// and answers are read with the next turn.
+	// are asked in turns of an eighth of a second or of the period, if that is less. On
+	// Linux answers are read with the next turn, later ones and elsewhere when they come.
 	Period time.Duration
 	// Timeout bounds one request, its body included; default Period.
 	Timeout time.Duration
@@ -36,8 +35,9 @@ type Options struct {
 	// work; the whole page is still read every few minutes, and wherever a selection
 	// lacks something.
 	Whole bool
-	// Updated, if set, is called after each turn of an engine, by its goroutine: with
-	// the page, which is valid during the call only, or the error.
+	// Updated, if set, is called after each turn of an engine, of one at a time for each:
+	// with the page, which is valid during the call only, or the error. It must be
+	// quick, for other engines may wait for it.
 	Updated func(name string, p *Page, err error)
 }
 
@@ -73,11 +73,15 @@ type Scraper struct {
 }
 
 type engine struct {
+	name   string
+	ctx    context.Context // done when it is removed
 	cancel context.CancelFunc
-	slot   int            // of turns
-	due    chan time.Time // it is its turn; the time of the next
+	slot   int        // of turns
+	from   *selection // of whoever has begun a turn
 
 	mu     sync.RWMutex
+	busy   bool // a turn has begun
+	missed bool // another came meanwhile
 	page   Page // the last good one
 	status Status
 }
@@ -124,10 +128,9 @@ func (s *Scraper) Add(name, page string) error {
 	}
 	s.remove(name)
 	ctx, cancel := context.WithCancel(s.ctx)
-	e := &engine{cancel: cancel, due: make(chan time.Time, 1)}
+	e := &engine{name: name, ctx: ctx, cancel: cancel, from: &selection{fetcher: f, whole: whole}}
 	s.engines[name] = e
 	s.turns.add(e)
-	s.wg.Go(func() { s.poll(ctx, name, e, &selection{fetcher: f, whole: whole}) })
 	return nil
 }
 
@@ -199,37 +202,6 @@ func (s *Scraper) engine(name string) *engine {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.engines[name]
-}
-
-// bodies are buffers for pages: few engines are read at once.
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// poll asks one engine whenever it is its turn.
-func (s *Scraper) poll(ctx context.Context, name string, e *engine, from *selection) {
-	defer from.fetcher.close()
-	var page Page
-	for {
-		var next time.Time
-		select {
-		case <-ctx.Done():
-			return
-		case next = <-e.due:
-		}
-		body := bodies.Get().(*bytes.Buffer)
-		selected, err := from.read(ctx, next, &page, body)
-		bodies.Put(body)
-		if ctx.Err() != nil {
-			return
-		}
-		e.update(&page, selected, err)
-		if s.o.Updated != nil {
-			if err != nil {
-				s.o.Updated(name, nil, err)
-			} else {
-				s.o.Updated(name, &page, nil)
-			}
-		}
-	}
 }
 
 // update takes a new page over, or counts the failure.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -30,38 +29,81 @@ const (
 // in the same turn.
 type selection struct {
 	fetcher *fetcher
-	whole   *http.Request
-	ways    []*http.Request // of selecting; made once the engine is known
-	way     int             // the one in use; len(ways) = none works
-	wants   nameSet         // what the whole page had
+	whole   *request
+	ways    []*request // of selecting; made once the engine is known
+	way     int        // the one in use; len(ways) = none works
+	wants   nameSet    // what the whole page had
 	ranks   int
 	size    int
 	again   time.Time // when to read the whole page again
+	asked   *request  // of this turn; nil before and after
+	failed  bool      // in this turn a selection did not do
 }
 
-// read reads the page into p, if it can wait not before the given time; body is
-// for its use. It reports whether the page was a selection.
-func (s *selection) read(ctx context.Context, notBefore time.Time, p *Page, body *bytes.Buffer) (selected bool, err error) {
-	now := time.Now()
-	failed := false
-	if s.way < len(s.ways) && now.Before(s.again) {
-		err := s.get(ctx, notBefore, s.ways[s.way], p, body)
+// ask begins a turn without waiting. It reports whether it could: then arrived or,
+// whatever that says, read ends the turn.
+func (s *selection) ask() bool {
+	if r := s.next(); s.fetcher.ask(r) {
+		s.asked = r
+	}
+	return s.asked != nil
+}
+
+// arrived ends a turn that was begun by ask, as read does, if the answer is there
+// and enough. Else the error is errNotYet.
+func (s *selection) arrived(p *Page, in *inbox, body *bytes.Buffer) (selected bool, err error) {
+	if err := s.fetcher.arrived(s.asked, in, body); err == errNotYet {
+		return false, err
+	} else if selected, again, err := s.judge(p, body, err); !again {
+		return selected, err
+	}
+	return false, errNotYet
+}
+
+// read reads the page into p; body is for its use. It reports whether the page was
+// a selection.
+func (s *selection) read(ctx context.Context, p *Page, body *bytes.Buffer) (selected bool, err error) {
+	if s.asked == nil {
+		s.asked = s.next()
+	}
+	for again := true; again; {
+		selected, again, err = s.judge(p, body, s.fetcher.get(ctx, s.asked, body))
+	}
+	return selected, err
+}
+
+func (s *selection) next() *request {
+	if s.way < len(s.ways) && time.Now().Before(s.again) {
+		return s.ways[s.way]
+	}
+	return s.whole
+}
+
+// judge reads an answer into p and draws its conclusions, after which the turn has
+// ended, or is to go on with the whole page.
+func (s *selection) judge(p *Page, body *bytes.Buffer, err error) (selected, again bool, _ error) {
+	if err == nil {
+		err = Parse(p, body.Bytes())
+	}
+	r, failed := s.asked, s.failed
+	s.asked, s.failed = nil, false
+	if r != s.whole {
 		switch bad := (*statusError)(nil); {
 		case err == nil && p.seen.has(s.wants) && len(p.Ranks) >= s.ranks:
 			if selected = body.Len() < s.size/2; !selected {
 				s.way++ // all of it came
 			}
-			return selected, nil
-		case err != nil && !errors.Is(err, ErrNoMetrics) && !errors.As(err, &bad):
-			return false, err // no answer: the way is not to blame
-		}
-		failed = true
+		case err == nil || errors.Is(err, ErrNoMetrics) || errors.As(err, &bad):
+			s.asked, s.failed = s.whole, true
+			return false, true, nil
+		} // else no answer: the way is not to blame
+		return selected, false, err
 	}
-	if err := s.get(ctx, notBefore, s.whole, p, body); err != nil {
-		return false, err
+	if err != nil {
+		return false, false, err
 	}
 	s.wants, s.ranks, s.size = p.seen, len(p.Ranks), body.Len()
-	switch {
+	switch now := time.Now(); {
 	case failed:
 		s.way++
 	case !now.Before(s.again):
@@ -70,19 +112,12 @@ func (s *selection) read(ctx context.Context, notBefore time.Time, p *Page, body
 			s.way, s.ways = 0, s.selections()
 		}
 	}
-	return false, nil
-}
-
-func (s *selection) get(ctx context.Context, notBefore time.Time, page *http.Request, p *Page, body *bytes.Buffer) error {
-	if err := s.fetcher.get(ctx, notBefore, page, body); err != nil {
-		return err
-	}
-	return Parse(p, body.Bytes())
+	return false, false, nil
 }
 
 // selections are requests for all that is wanted of an engine of the kind whose
 // page was read, also for what it did not show yet.
-func (s *selection) selections() (all []*http.Request) {
+func (s *selection) selections() (all []*request) {
 	if s.fetcher.o.Whole || s.size < minWhole || s.wants == 0 {
 		return nil
 	}

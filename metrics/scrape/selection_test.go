@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,7 +150,7 @@ func TestSelection(t *testing.T) {
 		var p Page
 		asked = nil
 		e.now(h)
-		got, err := s.read(t.Context(), time.Time{}, &p, new(bytes.Buffer))
+		got, err := s.read(t.Context(), &p, new(bytes.Buffer))
 		require.NoError(t, err)
 		require.Equal(t, selected, got)
 		require.Equal(t, want, asked)
@@ -219,7 +220,7 @@ func TestSelection(t *testing.T) {
 	hangUp := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for _, h := range []http.HandlerFunc{down, hangUp} {
 		e.now(h)
-		_, err := s.read(t.Context(), time.Time{}, new(Page), new(bytes.Buffer))
+		_, err := s.read(t.Context(), new(Page), new(bytes.Buffer))
 		require.Error(t, err)
 	}
 	turn(works, true, true, "selected")
@@ -249,7 +250,7 @@ func TestAnswers(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			l := listen(t)
-			connections := make(chan bool, 10)
+			connections := make(chan bool, 20)
 			go func() {
 				for {
 					conn, err := l.Accept()
@@ -282,9 +283,18 @@ func TestAnswers(t *testing.T) {
 			r, err := f.request(u.String())
 			require.NoError(t, err)
 			s := selection{fetcher: f, whole: r}
-			for range 3 {
+			var in inbox
+			for i := range 6 {
 				var p Page
-				_, err := s.read(t.Context(), time.Time{}, &p, new(bytes.Buffer))
+				var body bytes.Buffer
+				err := error(errNotYet)
+				if i%2 == 1 && s.ask() { // as turns do
+					time.Sleep(20 * time.Millisecond)
+					_, err = s.arrived(&p, &in, &body)
+				}
+				if err == errNotYet {
+					_, err = s.read(t.Context(), &p, &body)
+				}
 				if c.want != "" {
 					require.ErrorContains(t, err, c.want)
 					continue
@@ -295,9 +305,64 @@ func TestAnswers(t *testing.T) {
 			if c.kept {
 				require.Len(t, connections, 1)
 			} else {
-				require.GreaterOrEqual(t, len(connections), 3)
+				require.GreaterOrEqual(t, len(connections), 6)
 			}
 		})
+	}
+}
+
+// TestLateAnswer: an answer that is not there with the next turn, or not all of
+// it, is waited for, and read when it comes.
+func TestLateAnswer(t *testing.T) {
+	l := listen(t)
+	u, err := url.Parse("http://" + l.Addr().String() + "/metrics")
+	require.NoError(t, err)
+	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	defer f.close()
+	require.NoError(t, f.conn.dial(t.Context(), time.Now().Add(20*time.Second)))
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	requests := bufio.NewReader(conn)
+	r, err := f.request(u.String())
+	require.NoError(t, err)
+	s := selection{fetcher: f, whole: r}
+	answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(filler)+len(more), filler+more)
+	for _, there := range []int{0, 1, 30, 60, len(answer) - 1} {
+		if !s.ask() {
+			require.NotEqual(t, "linux", runtime.GOOS)
+			t.Skip("answers are always waited for")
+		}
+		_, err = http.ReadRequest(requests)
+		require.NoError(t, err)
+		_, err = io.WriteString(conn, answer[:there])
+		require.NoError(t, err)
+		time.Sleep(10 * time.Millisecond)
+		var p Page
+		var in inbox
+		var body bytes.Buffer
+		_, err = s.arrived(&p, &in, &body)
+		require.Equal(t, errNotYet, err)
+		go func() {
+			time.Sleep(10 * time.Millisecond)
+			_, _ = io.WriteString(conn, answer[there:])
+		}()
+		_, err = s.read(t.Context(), &p, &body)
+		require.NoError(t, err, there)
+		require.Equal(t, scoring.Known(3), p.Ranks[0].Load.Running)
+	}
+}
+
+// TestLongPage: one that no inbox holds is read all the same, a moderate one at once.
+func TestLongPage(t *testing.T) {
+	for _, size := range []int{1 << 20, 2 * maxInbox} {
+		e := newEngine(t, text(strings.Repeat(filler, size/len(filler))+more))
+		s := newScraper(t, Options{Period: 100 * time.Millisecond, Timeout: 20 * time.Second, Stale: time.Minute})
+		require.NoError(t, s.Add("a", e.URL))
+		eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 2 })
+		st, _ := s.Status("a")
+		require.Zero(t, st.Failures)
+		require.True(t, s.Load("a", 0).Waiting.Known)
 	}
 }
 
