@@ -74,6 +74,12 @@ type Options struct {
 	// prompt is hashed whole for it; set MemoBytes too.
 	Speculate   bool
 	Speculation scoring.SpeculationOptions
+	// Tell, if set, is given what the other replicas of this router should hear of
+	// its requests, for [Atlas.Heard] there: all then decide as if each had sent
+	// everything. It is called by the goroutine of the [Trip] and must not block
+	// it. How notes travel is the caller's; those of one replica must arrive in
+	// order. With Speculate a note has 8 bytes for each block to be computed.
+	Tell func(PeerNote)
 	// MemoBytes bounds the memory of digests of prompts seen before, for each way
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
 	// from its beginning. 0 is off. See [blockhash.Options].
@@ -100,7 +106,8 @@ type Atlas struct {
 	learner     *scoring.KVAtlas // nil with a policy of the caller's
 	flights     *scoring.InFlight
 	speculation *scoring.Speculation // nil if off
-	mu          sync.Mutex           // orders AddWorker and RemoveWorker
+	peers       *scoring.Peers
+	mu          sync.Mutex // orders AddWorker and RemoveWorker
 	fleet       atomic.Pointer[fleet]
 	domains     domains
 	log         *slog.Logger
@@ -143,6 +150,9 @@ func New(o Options) (*Atlas, error) {
 		if a.speculation, err = scoring.NewSpeculation(o.Speculation); err != nil {
 			return nil, fmt.Errorf("kvatlas: %w", err)
 		}
+	}
+	if a.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: a.flights, Speculation: a.speculation, KVAtlas: a.learner}); err != nil {
+		return nil, fmt.Errorf("kvatlas: %w", err)
 	}
 	a.fleet.Store(&fleet{byName: map[string]*worker{}, bySource: map[kvevents.Source]*worker{}})
 	return a, nil

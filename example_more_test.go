@@ -2,9 +2,11 @@ package kvatlas_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
+	"slices"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -137,6 +139,54 @@ func ExampleAtlas_Begin() {
 
 	fmt.Printf("%+v\n", atlas.Snapshot().Workers[0].Prediction)
 	// Output: {Exact:1 Over:0 Under:0 OverTokens:0 UnderTokens:0}
+}
+
+// Run two replicas of a router: each tells the other what it sends, over whatever
+// connects them, and decides as if it had sent everything.
+func ExampleAtlas_Heard() {
+	wire := make(chan []byte, 100)
+	replica := func(tell func(kvatlas.PeerNote)) *kvatlas.Atlas {
+		atlas, err := kvatlas.New(kvatlas.Options{Speculate: true, Tell: tell, KVAtlas: scoring.KVAtlasOptions{Random: scoring.Seeded(1)}})
+		if err != nil {
+			log.Fatal(err)
+		}
+		for _, name := range []string{"replica-a", "replica-b", "replica-c"} {
+			if err := atlas.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: 16}); err != nil {
+				log.Fatal(err)
+			}
+		}
+		return atlas
+	}
+	first := replica(func(n kvatlas.PeerNote) {
+		if b, err := json.Marshal(n); err == nil {
+			wire <- b
+		}
+	})
+	second := replica(nil)
+
+	request := kvatlas.Request{Prompt: blockhash.Prompt{Tokens: slices.Repeat(prompt, 100)}}
+	var one, other kvatlas.Choice
+	if err := first.Route(&request, &one); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := first.Begin(&request, &one); err != nil {
+		log.Fatal(err)
+	}
+	var note kvatlas.PeerNote
+	if err := json.Unmarshal(<-wire, &note); err != nil {
+		log.Fatal(err)
+	}
+	if err := second.Heard(note); err != nil {
+		log.Fatal(err)
+	}
+	if err := second.Route(&request, &other); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("same worker:", one.Worker == other.Worker)
+	fmt.Println("requests of others there:", other.Decision.Chosen.Load.Peers.Value)
+	// Output:
+	// same worker: true
+	// requests of others there: 1
 }
 
 // Route as another router would, and see beside it what the default policy would do.

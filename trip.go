@@ -1,6 +1,7 @@
 package kvatlas
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kvatlas/kvatlas/scoring"
@@ -18,6 +19,7 @@ type Trip struct {
 	claims scoring.SpecTicket
 	seen   scoring.Observation // Worker, AheadTokens, PromptTokens, CachedTokens
 	worker string
+	id     uint64 // among those of all replicas
 	sent   time.Time
 	ttft   time.Duration
 }
@@ -47,11 +49,16 @@ func (a *Atlas) Begin(req *Request, c *Choice) (Trip, error) {
 	if t.flight, err = a.flights.Begin(chosen.ID, scoring.Sent{PromptTokens: t.seen.PromptTokens, CachedTokens: max(t.seen.CachedTokens, 0)}); err != nil {
 		return Trip{}, err
 	}
+	told := scoring.PeerNote{Observation: t.seen}
 	if a.speculation != nil && i >= 0 {
 		if keys, ok := c.Match.keysFor(i, req); ok {
 			t.claims = a.speculation.Sent(chosen.ID, keys)
+			if told.BlockSize = c.Match.places[i].unit(); a.options.Tell != nil && told.BlockSize > 0 {
+				told.Keys = slices.Clone(keys[min(len(keys), max(0, t.seen.CachedTokens)/told.BlockSize):])
+			}
 		}
 	}
+	t.tell(scoring.PeerSent, told)
 	return t, nil
 }
 
@@ -66,6 +73,7 @@ func (t *Trip) FirstToken() {
 	}
 	_ = t.flight.FirstToken()
 	t.claims.FirstToken()
+	t.tell(scoring.PeerFirstToken, scoring.PeerNote{})
 }
 
 // Output says how many tokens have been generated so far.
@@ -82,9 +90,14 @@ func (t *Trip) Served(name string) error {
 	if err != nil {
 		return err
 	}
+	if err := t.flight.Served(w.serial, 0); err != nil {
+		return err
+	}
 	t.claims.Fail()
+	t.tell(scoring.PeerFailed, scoring.PeerNote{})
 	t.worker, t.seen.Worker, t.seen.CachedTokens = name, w.serial, -1
-	return t.flight.Served(w.serial, 0)
+	t.tell(scoring.PeerSent, scoring.PeerNote{Observation: t.seen})
+	return nil
 }
 
 // Finish says that the request is complete, and how many cached tokens the engine
@@ -99,9 +112,11 @@ func (t *Trip) Finish(cached int) {
 	}
 	t.claims.Done()
 	if t.seen.CachedTokens < 0 { // nothing was predicted for the worker that served it
+		t.tell(scoring.PeerFinished, scoring.PeerNote{})
 		return
 	}
 	t.seen.ReportedTokens, t.seen.TTFT = cached, t.ttft
+	t.tell(scoring.PeerFinished, scoring.PeerNote{Observation: t.seen})
 	if cached >= 0 {
 		_ = t.a.Reported(t.worker, t.seen.CachedTokens, cached) // a removed worker counts nothing
 	}
@@ -112,6 +127,9 @@ func (t *Trip) Finish(cached int) {
 
 // Fail says that the request ended without an answer.
 func (t *Trip) Fail() {
-	_ = t.flight.Fail()
+	if t.flight.Fail() != nil {
+		return // ended before
+	}
 	t.claims.Fail()
+	t.tell(scoring.PeerFailed, scoring.PeerNote{})
 }

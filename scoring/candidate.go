@@ -68,6 +68,8 @@ type Load struct {
 
 	// Requests is the number of requests sent there and not yet finished.
 	Requests Gauge
+	// Peers is the number of those that other routers sent and told this one.
+	Peers Gauge
 	// Queued is the number of those that have no first token yet.
 	Queued Gauge
 	// PrefillTokens is the number of prompt tokens sent there that are still

@@ -25,6 +25,7 @@
 //
 //   - [InFlight] counts what was sent where and merges it with scraped metrics;
 //   - [Speculation] knows the blocks on their way to a worker before its events;
+//   - [Peers] counts in what other replicas of the router send;
 //   - [Affinity] pins conversations, keys, responses and prompts;
 //   - [History] and [TextTree] stand in for the index where engines publish no
 //     events.

@@ -64,6 +64,7 @@ type flight struct {
 	worker     WorkerID
 	counted    bool // worker is known and carries this request
 	streaming  bool // had its first token
+	peer       bool
 	prompt     int
 	uncached   int
 	output     int
@@ -72,9 +73,9 @@ type flight struct {
 
 // account is what is known about one worker.
 type account struct {
-	requests, queued, prefill, prompt, blocks int
-	begun, ended                              uint64
-	rate                                      rateWindow
+	requests, peers, queued, prefill, prompt, blocks int
+	begun, ended                                     uint64
+	rate                                             rateWindow
 
 	scraped            Load
 	scrapedAt          time.Time
@@ -144,6 +145,9 @@ type Sent struct {
 	// PromptTokens is the length of the prompt, CachedTokens how much of it
 	// the worker is expected to hold.
 	PromptTokens, CachedTokens int
+	// Peer says that another router sent it and told this one: it counts like
+	// one's own, and in [Load.Peers].
+	Peer bool
 }
 
 // Flight is the handle of one request in flight. It is a value, may be copied,
@@ -178,7 +182,7 @@ func (a *InFlight) Begin(w WorkerID, s Sent) (Flight, error) {
 	}
 	f := &a.slots[i]
 	prompt := max(0, s.PromptTokens)
-	*f = flight{generation: f.generation + 1, worker: w, prompt: prompt,
+	*f = flight{generation: f.generation + 1, worker: w, peer: s.Peer, prompt: prompt,
 		uncached: prompt - min(max(0, s.CachedTokens), prompt)}
 	a.link(i)
 	a.count++
@@ -279,6 +283,9 @@ func (a *InFlight) count1(f *flight, sign int) {
 		return
 	}
 	acc.requests += sign
+	if f.peer {
+		acc.peers += sign
+	}
 	if !f.streaming {
 		acc.queued += sign
 		acc.prefill += sign * f.uncached
@@ -378,6 +385,7 @@ func (a *InFlight) load(w WorkerID, l *Load) error {
 	}
 	*l = Load{
 		Requests:      Known(float64(acc.requests)),
+		Peers:         Known(float64(acc.peers)),
 		Queued:        Known(float64(acc.queued)),
 		PrefillTokens: Known(float64(acc.prefill)),
 		PromptTokens:  Known(float64(acc.prompt)),

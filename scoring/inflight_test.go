@@ -38,7 +38,7 @@ func TestInFlightLife(t *testing.T) {
 	a.Add(2)
 	f, err := a.Begin(1, Sent{PromptTokens: 100, CachedTokens: 64})
 	require.NoError(t, err)
-	want := Load{Requests: Known(1), Queued: Known(1), PrefillTokens: Known(36), PromptTokens: Known(100), DecodeBlocks: Known(7), QPS: Known(1. / 60)}
+	want := Load{Requests: Known(1), Peers: Known(0), Queued: Known(1), PrefillTokens: Known(36), PromptTokens: Known(100), DecodeBlocks: Known(7), QPS: Known(1. / 60)}
 	require.Equal(t, want, loadOf(t, a, 1))
 
 	require.NoError(t, f.FirstToken())
@@ -51,7 +51,7 @@ func TestInFlightLife(t *testing.T) {
 	require.Equal(t, want, loadOf(t, a, 1))
 
 	require.NoError(t, f.Finish())
-	want = Load{Requests: Known(0), Queued: Known(0), PrefillTokens: Known(0), PromptTokens: Known(0), DecodeBlocks: Known(0), QPS: Known(1. / 60)}
+	want = Load{Requests: Known(0), Peers: Known(0), Queued: Known(0), PrefillTokens: Known(0), PromptTokens: Known(0), DecodeBlocks: Known(0), QPS: Known(1. / 60)}
 	require.Equal(t, want, loadOf(t, a, 1))
 	for _, again := range []error{f.Finish(), f.Fail(), f.FirstToken(), f.Output(9), f.Served(2, 0), Flight{}.Finish()} {
 		require.ErrorIs(t, again, ErrEnded)
@@ -195,7 +195,7 @@ func TestInFlightAgainstRecount(t *testing.T) {
 				cached := rng.IntN(100)
 				e.uncached = e.prompt - min(cached, e.prompt)
 				var err error
-				if e.f, err = a.Begin(w, Sent{e.prompt, cached}); !known[w] {
+				if e.f, err = a.Begin(w, Sent{PromptTokens: e.prompt, CachedTokens: cached}); !known[w] {
 					require.ErrorIs(t, err, ErrUnknownWorker)
 					continue
 				}

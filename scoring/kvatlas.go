@@ -78,26 +78,35 @@ type KVAtlasOptions struct {
 //   - yield: where they do so everywhere, minus the queue and a tenth of it, so
 //     that what is late anyway waits where most others wait (and minus what the
 //     best costs, so that no other is nearly as good);
-//   - agree: minus what other routers may have sent there, see below.
+//   - agree: minus what other routers may have sent there, see below;
+//   - draw: minus what makes one of near-equals the best, see below.
 //
 // What the five ways to fail come to: a hot spot's queue grows until another
-// worker is faster in spite of its cold cache, which then has the prefix too; a
+// worker is faster in spite of its cold cache, which then has the prefix too, and
+// the more hold it the less a further copy is charged with: the others will use it; a
 // fresh worker has no queue, so it gets cold requests at once and hot prefixes by
 // exploration; siblings of a burst count as cached by a [Speculation] in front;
 // unique prompts differ in queues only.
 //
-// Several routers that share nothing each know only what they sent themselves,
-// and would compute the same new prompt once each. So each first unknown block has
-// a home, a worker that all routers find by hashing [Request.Novel] with the
-// workers' names. The home's work and prefill of what nobody holds count less: by
-// the part of the fleet's requests that other routers sent (the engines' counts
-// against one's own), and less in loads whose prompts have nothing in common.
-// Without scraped metrics, or with one router, this does nothing.
+// Replicas of a router should tell each other what they send ([Peers]): each then
+// decides by the same figures. Of workers that cost about the same (within a fifth
+// of the time to compute what nobody holds) all take the same one, by hashing
+// [Request.Novel] with the workers' names: different prompts go to different
+// workers, and siblings that reach all replicas at once are computed once.
 //
-// Known limit: each of several routers estimates what the others have queued from
+// Routers that share nothing each know only what they sent themselves, and would
+// compute the same new prompt once each. So each first unknown block has a home,
+// found by the same hash among all workers. The home's work and prefill of what
+// nobody holds count less: by the part of the fleet's requests that is not known to
+// this router (the engines' counts against the account), and less in loads whose
+// prompts have nothing in common. Without scraped metrics, or with one router, this
+// does nothing.
+//
+// Known limit: routers that share nothing estimate what the others have queued from
 // metrics that are some tenths of a second old, and no two of them agree on whom
 // to let be late. While the fleet keeps up they do nearly as well as one; in an
-// overload they do not (benchmarks/results/policy.md has figures).
+// overload they do not (benchmarks/results/policy.md has figures, with and without
+// notes).
 //
 // It learns each worker's speed (of ids below 1,048,576) from
 // [KVAtlas.FirstToken], and how much to believe of a predicted match where the
@@ -135,6 +144,13 @@ const (
 	lateShare   = 0.5 // of the objective, for missing it
 	yieldShare  = 0.1 // of the queue, beyond the queue itself
 	yieldLimit  = 10  // objectives; no request yields to a longer queue
+
+	// The price of one more copy falls with the square of the copies beyond so
+	// many, each of holderShare of what the best has at least.
+	firstCopies = 2
+	holderShare = 0.8
+
+	drawShare = 0.2 // of the time to compute what nobody holds
 
 	reuseLearn = 0.02
 	reuseFull  = 0.5 // from this part on, new blocks are taken to be shared
@@ -297,10 +313,11 @@ const (
 	termLate
 	termYield
 	termAgree
+	termDraw
 	numTerms
 )
 
-var atlasTerms = [numTerms]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch", "late", "yield", "agree"}
+var atlasTerms = [numTerms]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch", "late", "yield", "agree", "draw"}
 
 type atlasCost [numTerms]float64
 
@@ -359,12 +376,19 @@ func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, ter
 			terms[i] = t
 		}
 	}
-	if late { // nothing is nearly as good: the best costs nothing
+	switch {
+	case late: // nothing is nearly as good: the best costs nothing
 		best := slices.Min(dst)
 		for i := range dst {
 			if dst[i] -= best; terms != nil {
 				terms[i][termYield] -= best
 			}
+		}
+	case v.home >= 0: // the one drawn costs less than the best, beyond the tolerance
+		i, best := v.draw(candidates, dst), slices.Min(dst)
+		less := dst[i] - best + (k.o.Tolerance+0.01)*math.Abs(best)
+		if dst[i] -= less; terms != nil {
+			terms[i][termDraw] = -less
 		}
 	}
 	return late
@@ -375,7 +399,7 @@ type atlasView struct {
 	k                     *KVAtlas
 	req                   *Request
 	rtt, requests, usages float64 // means, for those who do not know
-	delayed               float64 // requests that a second of work delays
+	delayed               float64 // requests that a second of work delays, see copyPrice
 	novel                 float64 // tokens that nobody holds
 	home                  int     // candidate where other routers may have sent them; -1 for none
 	shared                float64 // how much that is to be believed, 0 to 1
@@ -383,31 +407,72 @@ type atlasView struct {
 
 func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
 	v := atlasView{k: k, req: req, rtt: mean(RTT, candidates), requests: mean(Requests, candidates), usages: mean(KVUsage, candidates), home: -1}
-	waiting, own, all, held := 0.0, 0.0, 0.0, int32(0)
+	waiting, own, told, all, held := 0.0, 0.0, 0.0, 0.0, int32(0)
 	for _, c := range candidates {
 		l := &c.Load
 		waiting += max(l.Waiting.Or(0), l.Queued.Or(0))
 		held = max(held, c.Match.Usable)
 		if l.Requests.Known && l.Running.Known && l.Waiting.Known {
 			own += l.Requests.Value
+			told += l.Peers.Or(0)
 			all += max(l.Requests.Value, l.Running.Value+l.Waiting.Value)
 		}
 	}
 	if k.o.Work > 0 {
-		v.delayed = k.o.Work + waiting/float64(len(candidates))
+		v.delayed = (k.o.Work + waiting/float64(len(candidates))) * copyPrice(candidates, held)
 	}
 	v.novel = max(0, float64(req.Tokens)-float64(held))
-	if req.Novel == 0 || all <= own {
+	if req.Novel == 0 || all <= own && told == 0 {
 		return v
 	}
-	v.shared = (1 - own/all) * min(1, k.reuse/reuseFull)
-	highest := uint64(0)
+	v.shared = (1 - own/max(1, all)) * min(1, k.reuse/reuseFull)
+	v.home = rendezvous(req.Novel, candidates, func(int) bool { return true })
+	return v
+}
+
+// rendezvous returns the candidate, of those that qualify, that every router would
+// choose for a block; -1 if none does.
+func rendezvous(novel uint64, candidates []*Candidate, qualifies func(int) bool) int {
+	chosen, highest := -1, uint64(0)
 	for i, c := range candidates {
-		if h := mix(req.Novel, xxh3.HashString(c.Name)); v.home < 0 || h > highest {
-			v.home, highest = i, h
+		if !qualifies(i) {
+			continue
+		}
+		if h := mix(novel, xxh3.HashString(c.Name)); chosen < 0 || h > highest {
+			chosen, highest = i, h
 		}
 	}
-	return v
+	return chosen
+}
+
+// draw returns the candidate that all routers which know the same take, of those
+// that cost about as little as the best and hold as much as it.
+func (v *atlasView) draw(candidates []*Candidate, costs []float64) int {
+	best := 0
+	for i, cost := range costs {
+		if cost < costs[best] {
+			best = i
+		}
+	}
+	perToken, _ := v.k.speed(candidates[best].ID)
+	limit := costs[best] + v.k.o.Tolerance*math.Abs(costs[best]) + drawShare*v.novel*perToken
+	return rendezvous(v.req.Novel, candidates, func(i int) bool {
+		return costs[i] <= limit && candidates[i].Match.Usable >= candidates[best].Match.Usable
+	})
+}
+
+// copyPrice is the part of the work that one more copy of a prefix is charged with:
+// all of it while few workers hold it, less the more do, as their requests will use
+// the copy too.
+func copyPrice(candidates []*Candidate, held int32) float64 {
+	copies := 0.0
+	for _, c := range candidates {
+		if held > 0 && float64(c.Match.Usable) >= holderShare*float64(held) {
+			copies++
+		}
+	}
+	scarce := firstCopies / max(firstCopies, copies)
+	return scarce * scarce
 }
 
 // terms returns what a candidate costs; ahead is this router's tokens queued

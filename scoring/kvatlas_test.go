@@ -3,6 +3,7 @@ package scoring
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -36,7 +37,7 @@ func TestKVAtlasTerms(t *testing.T) {
 	var d Decision
 	require.NoError(t, k.Policy().Decide(req, cs, &d))
 	require.Equal(t, []string{"ttft", "ttft/queue", "ttft/prefill", "ttft/transfer", "ttft/network", "ttft/work", "ttft/memory", "ttft/batch",
-		"ttft/late", "ttft/yield", "ttft/agree"}, termNames(d.Terms))
+		"ttft/late", "ttft/yield", "ttft/agree", "ttft/draw"}, termNames(d.Terms))
 	for i, want := range [][]float64{
 		{0.2, 0, 0.1},
 		{0.11, 0.04 / 2, 0.16}, // 1100, then 400 at twice the speed (1600 - 1200)
@@ -270,13 +271,14 @@ func TestKVAtlasRoutersAgree(t *testing.T) {
 	cs[0].Load.Requests, cs[1].Load.Requests = Known(1), Known(0.5)
 	req := &Request{Tokens: 4000, BlockSize: 16, Novel: 7, Explain: true}
 	require.NoError(t, k.Policy().Decide(req, cs, &d))
-	agree := d.Terms[len(d.Terms)-1]
+	agree := d.Terms[len(d.Terms)-2]
 	require.Equal(t, "ttft/agree", agree.Name)
 	require.InDelta(t, -0.75*0.1*2, min(agree.Values[0], agree.Values[1]), 1e-9)
 	require.Zero(t, max(agree.Values[0], agree.Values[1]))
 	none := func(why string) {
 		t.Helper()
 		require.NoError(t, k.Policy().Decide(req, cs, &d))
+		require.Equal(t, []float64{0, 0}, d.Terms[len(d.Terms)-2].Values, why)
 		require.Equal(t, []float64{0, 0}, d.Terms[len(d.Terms)-1].Values, why)
 	}
 	req.Novel = 0
@@ -293,7 +295,66 @@ func TestKVAtlasRoutersAgree(t *testing.T) {
 		k.FirstToken(Observation{Worker: 0, PromptTokens: 1000, ReportedTokens: 0, TTFT: time.Second})
 	}
 	require.NoError(t, k.Policy().Decide(req, cs, &d))
-	require.InDelta(t, 0, min(d.Terms[len(d.Terms)-1].Values[0], d.Terms[len(d.Terms)-1].Values[1]), 1e-6)
+	require.InDelta(t, 0, min(d.Terms[len(d.Terms)-2].Values[0], d.Terms[len(d.Terms)-2].Values[1]), 1e-6)
+}
+
+// TestKVAtlasReplicasDraw: replicas that know the same of the fleet take the same of
+// near-equals, another for another prompt, and none that costs more than a fifth of
+// the prefill beyond the best.
+func TestKVAtlasReplicasDraw(t *testing.T) {
+	drawn := map[WorkerID]int{}
+	var d Decision
+	for novel := range uint64(200) {
+		first := -1
+		for replica := range uint64(4) {
+			k, err := NewKVAtlas(KVAtlasOptions{Random: Seeded(100*novel + replica), Explore: -1})
+			require.NoError(t, err)
+			cs := make([]Candidate, 8)
+			for i := range cs {
+				cs[i] = worker(i, 0, 0)
+				cs[i].Load.PrefillTokens = Known(float64(100 * i)) // 5 ms each
+				cs[i].Load.Requests, cs[i].Load.Peers = Known(4), Known(3)
+				cs[i].Load.Running, cs[i].Load.Waiting = Known(4), Known(0)
+			}
+			cs[replica].Load.PrefillTokens.Value += 20 // what was heard a moment later
+			cs[7].Load.PrefillTokens = Known(8000)     // 400 ms: far beyond the 40 of the tolerance
+			require.NoError(t, k.Policy().Decide(&Request{Tokens: 4000, BlockSize: 16, Novel: novel + 1}, cs, &d))
+			if first < 0 {
+				first = int(d.Chosen.ID)
+			}
+			require.Equal(t, WorkerID(first), d.Chosen.ID)
+		}
+		drawn[WorkerID(first)]++
+	}
+	require.Len(t, drawn, 7)
+	require.NotContains(t, drawn, WorkerID(7))
+}
+
+// TestKVAtlasCopiesHotPrefixes: what one or two workers hold is copied at full
+// price; from then on the price falls with the square of the holders.
+func TestKVAtlasCopiesHotPrefixes(t *testing.T) {
+	k := plainAtlas(t, KVAtlasOptions{PrefillRate: 20000, Work: 2})
+	var d Decision
+	work := func(held ...int32) float64 {
+		t.Helper()
+		cs := make([]Candidate, 8)
+		for i := range cs {
+			cs[i] = worker(i, 0, 0)
+			cs[i].Load.PrefillTokens = Known(0)
+			if i < len(held) {
+				cs[i].Match = Match{Blocks: [NumMedia]int32{GPU: held[i] / 16}, Usable: held[i]}
+			}
+		}
+		require.NoError(t, k.Policy().Decide(&Request{Tokens: 4000, BlockSize: 16, Explain: true}, cs, &d))
+		i := slices.IndexFunc(d.Terms, func(term Term) bool { return term.Name == "ttft/work" })
+		return d.Terms[i].Values[7]
+	}
+	require.InDelta(t, 0.4, work(), 1e-9) // 4,000 tokens at 20,000 a second, twice
+	require.InDelta(t, 0.4, work(3200), 1e-9)
+	require.InDelta(t, 0.4, work(3200, 3200), 1e-9)
+	require.InDelta(t, 0.1, work(3200, 3200, 3200, 3200), 1e-9)
+	require.InDelta(t, 0.1, work(3200, 2560, 2560, 2560), 1e-9, "four fifths are as good")
+	require.InDelta(t, 0.4, work(3200, 2544, 2544, 2544), 1e-9, "a common beginning is not the prefix")
 }
 
 func TestKVAtlasRefuses(t *testing.T) {

@@ -38,7 +38,7 @@ type options struct {
 	joins, leaves, engine                 string
 	block, limit, workers, routers, procs int
 	autoscale                             int
-	ttft, tpot, noise                     float64
+	ttft, tpot, noise, peerLag            float64
 	json, quiet                           bool
 }
 
@@ -69,6 +69,7 @@ func run(args []string, out, progress io.Writer) error {
 	fs.IntVar(&o.limit, "limit", 3000, "requests of a trace to play; 0 plays all")
 	fs.IntVar(&o.workers, "workers", 8, "workers")
 	fs.IntVar(&o.routers, "routers", 1, "router replicas")
+	fs.Float64Var(&o.peerLag, "peer-lag", 0, "seconds until a router replica learns what the others sent; 0 for replicas that share nothing")
 	fs.StringVar(&o.joins, "joins", "", "seconds at which one more worker joins, separated by commas")
 	fs.StringVar(&o.leaves, "leaves", "", "seconds at which the oldest worker is drained, separated by commas")
 	fs.IntVar(&o.autoscale, "autoscale", 0, "workers at most, of a fleet that follows the load; 0 for a fixed one")
@@ -250,7 +251,7 @@ func plan(o *options) ([]job, error) {
 
 // baseConfig is what all simulations have in common.
 func baseConfig(o *options) (c simulate.Config, err error) {
-	c = simulate.Config{Workers: o.workers, Routers: o.routers, TTFT: o.ttft, TPOT: o.tpot, Noise: o.noise,
+	c = simulate.Config{Workers: o.workers, Routers: o.routers, PeerLag: o.peerLag, TTFT: o.ttft, TPOT: o.tpot, Noise: o.noise,
 		Autoscale: simulate.Autoscale{Max: o.autoscale}, MeasureRouter: true}
 	if o.noise == 0 {
 		c.Noise = -1 // the zero value is a default

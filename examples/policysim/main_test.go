@@ -44,7 +44,7 @@ func TestJSONLines(t *testing.T) {
 	require.NoError(t, os.WriteFile(engine, []byte(`{"KVTokens": 64, "HostTokens": 1000}`), 0o600))
 	out.Reset()
 	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random", "-workers", "1", "-engine", engine, "-noise", "0",
-		"-joins", "0.5", "-leaves", "0.6", "-autoscale", "3", "-json"}, &out, io.Discard))
+		"-joins", "0.5", "-leaves", "0.6", "-autoscale", "3", "-routers", "2", "-peer-lag", "0.02", "-json"}, &out, io.Discard))
 	require.NoError(t, json.Unmarshal(out.Bytes(), &got))
 	require.Zero(t, got["hit_rate"], "the second request goes to the worker that joined")
 	require.Greater(t, got["router_us"], 0.0)
@@ -63,6 +63,7 @@ func TestSummary(t *testing.T) {
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 2, GoodShare: 0.5, UniqueTokens: 10, PrefillTokens: 15, Routers: 1},
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 2, Goodput: 4, GoodShare: 0.7, UniqueTokens: 10, PrefillTokens: 25, Routers: 1},
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 1.5, Routers: 4},
+		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 2.7, Routers: 4, PeerLag: 20},
 		{Scenario: "mine", Load: 2, Policy: "random", Seed: 1, Goodput: 1, Routers: 1},
 		{Scenario: "mine", Load: 2, Policy: "roundrobin", Seed: 1, Goodput: 2, Routers: 1},
 		{Scenario: "mine", Load: 1, Policy: "kvatlas", Seed: 1, Goodput: 3, UniqueTokens: 1, Routers: 1},
@@ -73,18 +74,19 @@ func TestSummary(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"-summary", saved, "-svg", plots}, &out, io.Discard))
 	require.Contains(t, out.String(), "| mine | 1 | 3.00 (0.000) | random | 4.00 | 0.750 | roundrobin | 1.500 |")
-	require.Contains(t, out.String(), "| mine | 2 | 3.00 (0.600) | roundrobin | 2.00 | 1.500 | random | 3.000 | 0 / 0 | 0 / 0 | 0.00 | 2.00 | 0.0 | 0.500 |")
+	require.Contains(t, out.String(), "| mine | 2 | 3.00 (0.600) | roundrobin | 2.00 | 1.500 | random | 3.000 | 0 / 0 | 0 / 0 | 0.00 | 2.00 | 0.0 | 0.500 | 0.900 |")
 	require.Contains(t, out.String(), "| mine | 1.200 | random | 1.500 | roundrobin |")
 	svg, err := os.ReadFile(filepath.Join(plots, "mine.svg"))
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "kvatlas (4 routers)")
+	require.Contains(t, string(svg), "kvatlas (4 routers, telling)")
 	require.Error(t, run([]string{"-summary", "main_test.go"}, &out, io.Discard))
 }
 
 func TestRefuses(t *testing.T) {
 	for _, args := range [][]string{{"-scenario", "none"}, {"-policies", "none", "-scenario", "burst"}, {"-seeds", "x"}, {"-loads", "-1"}, {"word"},
 		{"-trace", "/does/not/exist"}, {"-config", "/does/not/exist"}, {"-traces", "/does/not/exist", "-scenario", "synthetic"}, {"-bad"},
-		{"-joins", "x"}, {"-leaves", "-1"}, {"-autoscale", "2"}, {"-engine", "/does/not/exist"}, {"-engine", "main_test.go"}, {"-ttft", "-1"}, {"-noise", "2"}} {
+		{"-joins", "x"}, {"-leaves", "-1"}, {"-autoscale", "2"}, {"-engine", "/does/not/exist"}, {"-engine", "main_test.go"}, {"-ttft", "-1"}, {"-peer-lag", "-1"}, {"-noise", "2"}} {
 		require.Error(t, run(args, io.Discard, io.Discard), args)
 	}
 }

@@ -34,7 +34,8 @@ type line struct {
 	TTFT95       float64 `json:"ttft_p95_ms"`
 	JoinSeconds  float64 `json:"join_s"`
 	Routers      int     `json:"routers"`
-	RouterTime   float64 `json:"router_us"` // wall clock of a decision
+	PeerLag      float64 `json:"peer_lag_ms"` // of routers that tell each other
+	RouterTime   float64 `json:"router_us"`   // wall clock of a decision
 }
 
 // play runs the simulations, some at a time, and returns results in the order of
@@ -79,7 +80,7 @@ func one(j *job) (line, error) {
 	round := func(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 	return line{j.scenario, j.config.Policy, j.config.Seed, j.load, round(r.Goodput), ms(r.TTFT50), ms(r.TTFT99), round(r.HitRate),
 		round(r.LoadMaxOverMean), r.PrefillTokens, r.UniqueTokens, round(float64(r.Good) / float64(r.Requests)), ms(r.TTFT95),
-		round(r.JoinSeconds), max(1, j.config.Routers), math.Round(float64(r.RouterTime.Nanoseconds())/100) / 10}, nil
+		round(r.JoinSeconds), max(1, j.config.Routers), ms(j.config.PeerLag), math.Round(float64(r.RouterTime.Nanoseconds())/100) / 10}, nil
 }
 
 const barWidth = 40
@@ -123,7 +124,7 @@ func plot(dir string, lines []line) error {
 	byScenario := map[string]map[key][]float64{}
 	for _, l := range lines {
 		if l.Routers > 1 {
-			l.Policy += fmt.Sprintf(" (%d routers)", l.Routers)
+			l.Policy += fmt.Sprintf(" (%d routers%s)", l.Routers, map[bool]string{true: ", telling"}[l.PeerLag > 0])
 		}
 		if byScenario[l.Scenario] == nil {
 			byScenario[l.Scenario] = map[key][]float64{}

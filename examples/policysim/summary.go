@@ -19,6 +19,7 @@ type cell struct {
 	load     float64
 	policies map[string][]line // one router
 	many     []line            // the reference with several routers
+	telling  []line            // which tell each other
 }
 
 // readLines reads JSON lines of earlier runs.
@@ -60,6 +61,8 @@ func summarize(lines []line, out io.Writer) {
 		switch {
 		case l.Routers <= 1:
 			c.policies[l.Policy] = append(c.policies[l.Policy], l)
+		case l.Policy == reference && l.PeerLag > 0:
+			c.telling = append(c.telling, l)
 		case l.Policy == reference:
 			c.many = append(c.many, l)
 		}
@@ -67,8 +70,8 @@ func summarize(lines []line, out io.Writer) {
 	slices.SortStableFunc(cells, func(a, b *cell) int {
 		return cmp.Or(cmp.Compare(a.scenario, b.scenario), cmp.Compare(a.load, b.load))
 	})
-	fmt.Fprintln(out, "| scenario | load | kvatlas goodput/s (good) | best other | its goodput/s | ratio | second | ratio | TTFT p50 / p99 ms | its | max/mean load | prefill / unique | join s | many routers / one |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "| scenario | load | kvatlas goodput/s (good) | best other | its goodput/s | ratio | second | ratio | TTFT p50 / p99 ms | its | max/mean load | prefill / unique | join s | many routers / one | telling / one |")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, c := range cells {
 		c.print(out)
 	}
@@ -131,10 +134,12 @@ func (c *cell) print(out io.Writer) {
 	fmt.Fprintf(out, "| %.2f | %.2f | %.1f |", average(own, func(l *line) float64 { return l.MaxOverMean }),
 		average(own, func(l *line) float64 { return float64(l.PrefillTokens) / float64(l.UniqueTokens) }),
 		average(own, func(l *line) float64 { return l.JoinSeconds }))
-	if len(c.many) > 0 {
-		fmt.Fprintf(out, " %.3f |", average(c.many, goodput)/ours)
-	} else {
-		fmt.Fprint(out, " |")
+	for _, many := range [][]line{c.many, c.telling} {
+		if len(many) > 0 {
+			fmt.Fprintf(out, " %.3f |", average(many, goodput)/ours)
+		} else {
+			fmt.Fprint(out, " |")
+		}
 	}
 	fmt.Fprintln(out)
 }

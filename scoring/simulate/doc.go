@@ -6,7 +6,8 @@
 // request pins its blocks, freed blocks stay cached until they are reused, tail
 // first; the last token of a prompt is always computed). Events reach the routers
 // late, metrics are scraped from time to time, several router replicas know only
-// what they sent themselves, workers come and go by a plan or with the load.
+// what they sent themselves or hear of each other's requests late, workers come and
+// go by a plan or with the load.
 // Everything but the time that routers take is decided by the seed: the same
 // configuration gives the same result on every machine.
 //

@@ -39,6 +39,20 @@ func TestHotSpotIsSpread(t *testing.T) {
 	}
 }
 
+// TestHotSpotBeyondTheFleet: where answers are written too slowly for all, a worker
+// without the hot prompt would be half idle; its copies spread the load.
+func TestHotSpotBeyondTheFleet(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		trace := hotspot(seed)
+		r := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.5}, trace)
+		require.LessOrEqual(t, r.LoadMaxOverMean, 1.3, "seed %d", seed)
+		for _, policy := range []string{"production-stack-session", "dynamo-two-tier"} { // the best two
+			other := play(t, Config{Policy: policy, Seed: seed, Load: 1.5}, trace)
+			require.Greater(t, float64(r.Good), 0.97*float64(other.Good), "seed %d, %s", seed, policy)
+		}
+	}
+}
+
 func TestFreshWorkerIsUsed(t *testing.T) {
 	for seed := range uint64(2) {
 		trace := cut(zipf(seed), 60)
@@ -79,6 +93,25 @@ func TestManyRoutersDoNotHerd(t *testing.T) {
 		one := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.2}, trace)
 		four := play(t, Config{Policy: "kvatlas", Seed: seed, Load: 1.2, Routers: 4}, trace)
 		require.GreaterOrEqual(t, float64(four.Good), 0.95*float64(one.Good), "seed %d", seed)
+	}
+}
+
+// TestReplicasThatTell: replicas that hear of each other's requests 20 ms later do in
+// an overload what one does, and what shares nothing cannot.
+func TestReplicasThatTell(t *testing.T) {
+	for name, overload := range map[string]struct {
+		trace *Trace
+		load  float64
+	}{"unique": {unique(1), 1.4}, "samples": {bestOfN(1), 0.9}, "burst": {burst(1), 3}} {
+		c := Config{Policy: "kvatlas", Seed: 1, Load: overload.load}
+		one := play(t, c, overload.trace)
+		c.Routers = 4
+		alone := play(t, c, overload.trace)
+		c.PeerLag = 0.02
+		telling := play(t, c, overload.trace)
+		require.Greater(t, float64(telling.Good), 0.85*float64(one.Good), name)
+		require.Greater(t, float64(telling.Good), 1.05*float64(alone.Good), name)
+		require.LessOrEqual(t, float64(telling.PrefillTokens), 1.1*float64(telling.UniqueTokens), name)
 	}
 }
 

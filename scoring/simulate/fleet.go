@@ -22,8 +22,11 @@ type Config struct {
 	Joins, Leaves []float64
 	// Autoscale lets the fleet follow the load; the zero value keeps it.
 	Autoscale Autoscale
-	// Routers is the number of router replicas, which share nothing; 0 means 1.
+	// Routers is the number of router replicas; 0 means 1.
 	Routers int
+	// PeerLag is how late, in seconds, a replica learns what the others send and
+	// what becomes of it; 0 means that they share nothing.
+	PeerLag float64
 	// Engine is the model of a worker; zero means [Llama8BOnH100].
 	Engine Engine
 	// EventLag is how late events reach a router, ScrapeInterval how often
@@ -104,6 +107,9 @@ func (c *Config) validate() error {
 			return fmt.Errorf("simulate: %s is %v; a positive number is needed", name, v)
 		}
 	}
+	if !(c.PeerLag >= 0) || math.IsInf(c.PeerLag, 0) {
+		return fmt.Errorf("simulate: PeerLag is %v; 0 or a positive number is needed", c.PeerLag)
+	}
 	if !(c.Noise < 1) {
 		return fmt.Errorf("simulate: Noise is %v; below 1 is needed", c.Noise)
 	}
@@ -165,6 +171,7 @@ const (
 	evJoin
 	evLeave
 	evScale
+	evPeer
 )
 
 type event struct {
@@ -174,6 +181,8 @@ type event struct {
 	worker  *worker
 	version int
 	changes []cacheEvent
+	from    *router // of evPeer
+	note    *scoring.PeerNote
 }
 
 type events []event
@@ -401,6 +410,12 @@ func (f *fleet) handle(e *event) error {
 		}
 	case evLeave:
 		f.leave()
+	case evPeer:
+		for _, r := range f.routers {
+			if r != e.from {
+				_ = r.peers.Heard(e.note) // of a worker that left nothing counts
+			}
+		}
 	}
 	return nil
 }

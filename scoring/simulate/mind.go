@@ -67,14 +67,12 @@ func newMind(f *fleet, random scoring.Random) (m *mind, err error) {
 }
 
 // firstToken lets policies that learn do so.
-func (m *mind) firstToken(fl *flight, ttft time.Duration) {
-	id := scoring.WorkerID(fl.w.id)
+func (m *mind) firstToken(fl *flight, o scoring.Observation) {
 	if m.atlas != nil {
-		m.atlas.FirstToken(scoring.Observation{Worker: id, AheadTokens: fl.ahead, PromptTokens: fl.a.Tokens,
-			CachedTokens: fl.cached, ReportedTokens: fl.reported, TTFT: ttft})
+		m.atlas.FirstToken(o)
 	}
 	if m.gorgo != nil {
-		m.calibration.Add(id, fl.a.Tokens-fl.cached, fl.ahead, ttft)
+		m.calibration.Add(o.Worker, fl.a.Tokens-fl.cached, fl.ahead, o.TTFT)
 		if m.seen++; m.seen%50 == 0 {
 			if prefill, queue, ok := m.calibration.Rates(); ok {
 				w := m.gorgo.Weights()

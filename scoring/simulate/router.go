@@ -83,6 +83,8 @@ type flight struct {
 	cached   int // predicted
 	reported int
 	first    float64
+	known    int // blocks of the match
+	id       uint64
 }
 
 // router is one router replica.
@@ -91,6 +93,7 @@ type router struct {
 	mind       *mind
 	loads      *scoring.InFlight
 	spec       *scoring.Speculation
+	peers      *scoring.Peers
 	history    *scoring.History
 	candidates []scoring.Candidate
 	workers    []*worker
@@ -117,6 +120,9 @@ func newRouter(f *fleet, i int) (*router, error) {
 		if r.spec, err = scoring.NewSpeculation(scoring.SpeculationOptions{Now: f.clock}); err != nil {
 			return nil, err
 		}
+	}
+	if r.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: r.loads, Speculation: r.spec, KVAtlas: m.atlas}); err != nil {
+		return nil, err
 	}
 	if m.historyTokens > 0 {
 		r.history, err = scoring.NewHistory(scoring.HistoryOptions{Capacity: max(1, m.historyTokens/f.trace.BlockSize),
@@ -179,7 +185,7 @@ func (r *router) route(a *Arrival) (*worker, *flight, error) {
 	}
 	c := r.decision.Chosen
 	w := r.f.workers[c.ID]
-	fl := &flight{r: r, a: a, w: w, sentAt: r.f.now, cached: int(c.Match.Usable)}
+	fl := &flight{r: r, a: a, w: w, sentAt: r.f.now, cached: int(c.Match.Usable), known: int(c.Match.Total()), id: uint64(r.f.sent)}
 	fl.ahead = int(c.Load.PrefillTokens.Value)
 	if r.mind.queued {
 		fl.ahead = int(c.Load.PromptTokens.Value)
@@ -194,6 +200,8 @@ func (r *router) route(a *Arrival) (*worker, *flight, error) {
 	if r.spec != nil {
 		fl.ticket = r.spec.Sent(c.ID, a.Blocks)
 	}
+	fl.tell(scoring.PeerNote{Event: scoring.PeerSent, Keys: a.Blocks[min(fl.known, len(a.Blocks)):], BlockSize: size,
+		Observation: scoring.Observation{Worker: c.ID, PromptTokens: a.Tokens, CachedTokens: fl.cached}})
 	return w, fl, nil
 }
 
@@ -233,11 +241,30 @@ func (fl *flight) firstToken(j *job, now float64) {
 	_ = fl.account.FirstToken() // a flight that expired is counted as open by nobody
 	fl.ticket.FirstToken()
 	fl.r.f.result.firstToken(fl, j)
-	fl.r.mind.firstToken(fl, time.Duration((now-fl.sentAt)*float64(time.Second)))
+	o := fl.observation(now)
+	fl.r.mind.firstToken(fl, o)
+	fl.tell(scoring.PeerNote{Event: scoring.PeerFirstToken, Observation: o})
+}
+
+// observation is what the first token tells.
+func (fl *flight) observation(now float64) scoring.Observation {
+	return scoring.Observation{Worker: scoring.WorkerID(fl.w.id), AheadTokens: fl.ahead, PromptTokens: fl.a.Tokens,
+		CachedTokens: fl.cached, ReportedTokens: fl.reported, TTFT: time.Duration((now - fl.sentAt) * float64(time.Second))}
+}
+
+// tell sends a note about the request on its way to the other routers.
+func (fl *flight) tell(n scoring.PeerNote) {
+	f := fl.r.f
+	if f.c.PeerLag == 0 || len(f.routers) < 2 {
+		return
+	}
+	n.Request = fl.id
+	f.push(event{at: f.now + f.c.PeerLag, kind: evPeer, from: fl.r, note: &n})
 }
 
 func (fl *flight) finished(j *job, now float64) {
 	_ = fl.account.Finish()
+	fl.tell(scoring.PeerNote{Event: scoring.PeerFinished})
 	fl.r.f.open--
 	fl.r.f.result.finished(fl, j, now)
 }

@@ -24,7 +24,7 @@ func TestEveryPolicyServesEveryRequest(t *testing.T) {
 		tokens += trace.Arrivals[i].Tokens
 	}
 	for _, name := range Policies() {
-		c := Config{Policy: name, Seed: 1, Routers: 2, Load: 0.5, Joins: []float64{2}, Leaves: []float64{4}}
+		c := Config{Policy: name, Seed: 1, Routers: 2, PeerLag: 0.02, Load: 0.5, Joins: []float64{2}, Leaves: []float64{4}}
 		r, err := Run(c, trace)
 		require.NoError(t, err, name)
 		require.Equal(t, len(trace.Arrivals), r.Requests, name)
@@ -166,7 +166,7 @@ func TestAutoscale(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	good := small(1)
-	for _, c := range []Config{{Policy: "none"}, {Policy: "random", Workers: 65}, {Policy: "random", Workers: -1}, {Policy: "random", Routers: -1},
+	for _, c := range []Config{{Policy: "none"}, {Policy: "random", Workers: 65}, {Policy: "random", Workers: -1}, {Policy: "random", Routers: -1}, {Policy: "random", PeerLag: -1}, {Policy: "random", PeerLag: math.NaN()},
 		{Policy: "random", Load: -1}, {Policy: "random", Autoscale: Autoscale{Max: 7}}, {Policy: "random", Autoscale: Autoscale{Max: 65}},
 		{Policy: "random", Autoscale: Autoscale{Max: 9, Delay: -1}}, {Policy: "random", Load: math.NaN()}, {Policy: "random", Noise: 1}, {Policy: "random", Noise: math.NaN()}, {Policy: "random", Engine: Engine{Flops: 1}}} {
 		_, err := Run(c, good)

@@ -1,0 +1,76 @@
+package kvatlas_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/scoring"
+)
+
+// TestPeers: two replicas that number the workers differently tell each other what
+// they send, as JSON; the second decides as if it had sent it.
+func TestPeers(t *testing.T) {
+	now := time.Unix(100, 0)
+	clock := func() time.Time { return now }
+	var second *kvatlas.Atlas
+	var notes []scoring.PeerEvent
+	replica := func(tell func(kvatlas.PeerNote), names ...string) *kvatlas.Atlas {
+		a, err := kvatlas.New(kvatlas.Options{Speculate: true, Tell: tell, InFlight: scoring.InFlightOptions{Now: clock}})
+		require.NoError(t, err)
+		for _, name := range names {
+			require.NoError(t, a.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.SHA256}))
+		}
+		return a
+	}
+	first := replica(func(n kvatlas.PeerNote) {
+		notes = append(notes, n.Event)
+		b, err := json.Marshal(n)
+		require.NoError(t, err)
+		var heard kvatlas.PeerNote
+		require.NoError(t, json.Unmarshal(b, &heard))
+		require.NoError(t, second.Heard(heard))
+		require.NoError(t, second.Heard(heard), "twice counts once")
+	}, "a", "b", "c")
+	second = replica(nil, "c", "b", "a")
+
+	p := blockhash.Prompt{Tokens: tokens(4001)}
+	req := &kvatlas.Request{Prompt: p}
+	var c, other kvatlas.Choice
+	require.NoError(t, first.Route(req, &c))
+	chosen := c.Worker
+	trip, err := first.Begin(req, &c)
+	require.NoError(t, err)
+	require.Equal(t, 1., requests(t, second, p)[chosen])
+	require.NoError(t, second.Route(req, &other))
+	require.Equal(t, chosen, other.Worker, "its blocks are known to be on their way")
+	require.Equal(t, int32(1000), other.Decision.Chosen.Match.Speculative)
+	require.Equal(t, scoring.Known(1), other.Decision.Chosen.Load.Peers)
+	require.Equal(t, scoring.Known(4001), other.Decision.Chosen.Load.PrefillTokens)
+
+	now = now.Add(time.Second)
+	trip.FirstToken()
+	require.NoError(t, second.Route(req, &other))
+	require.Equal(t, scoring.Known(0), other.Decision.Chosen.Load.PrefillTokens)
+	trip.Finish(0)
+	trip.Fail() // has ended
+	require.Zero(t, requests(t, second, p)[chosen])
+
+	// A retry moves there too, and a failure takes the blocks away.
+	require.NoError(t, first.Route(req, &c))
+	trip, err = first.Begin(req, &c)
+	require.NoError(t, err)
+	retry := map[string]string{"a": "b", "b": "c", "c": "a"}[c.Worker]
+	require.NoError(t, trip.Served(retry))
+	require.Equal(t, 1., requests(t, second, p)[retry])
+	trip.Fail()
+	require.Zero(t, requests(t, second, p)[retry])
+	require.Equal(t, []scoring.PeerEvent{scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFinished,
+		scoring.PeerSent, scoring.PeerFailed, scoring.PeerSent, scoring.PeerFailed}, notes)
+
+	require.ErrorIs(t, second.Heard(kvatlas.PeerNote{Worker: "nobody"}), kvatlas.ErrUnknownWorker)
+}

@@ -1,0 +1,117 @@
+package scoring
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newTestPeers(t *testing.T, limit int) (*Peers, *InFlight, *Speculation, *KVAtlas) {
+	t.Helper()
+	loads, err := NewInFlight(InFlightOptions{})
+	require.NoError(t, err)
+	loads.Add(1)
+	loads.Add(2)
+	spec, err := NewSpeculation(SpeculationOptions{})
+	require.NoError(t, err)
+	atlas, err := NewKVAtlas(KVAtlasOptions{})
+	require.NoError(t, err)
+	p, err := NewPeers(PeersOptions{InFlight: loads, Speculation: spec, KVAtlas: atlas, MaxRequests: limit})
+	require.NoError(t, err)
+	return p, loads, spec, atlas
+}
+
+func load(t *testing.T, a *InFlight, w WorkerID) (l Load) {
+	t.Helper()
+	require.NoError(t, a.Load(w, &l))
+	return l
+}
+
+func TestPeersCountInWhatTheyHear(t *testing.T) {
+	p, loads, spec, atlas := newTestPeers(t, 0)
+	sent := PeerNote{Request: 7, Observation: Observation{Worker: 1, PromptTokens: 100, CachedTokens: 32}, Keys: []uint64{3, 4, 5, 6}, BlockSize: 16}
+	require.NoError(t, p.Heard(&sent))
+	require.NoError(t, p.Heard(&sent), "twice counts once")
+	l := load(t, loads, 1)
+	require.Equal(t, []Gauge{Known(1), Known(1), Known(68)}, []Gauge{l.Requests, l.Peers, l.PrefillTokens})
+	require.True(t, spec.Has(1, 6))
+	require.False(t, spec.Has(2, 6))
+
+	// A sibling from a third replica is to be computed from where the first ends.
+	sibling := sent
+	sibling.Request, sibling.Keys = 8, []uint64{3, 4, 5, 9}
+	require.NoError(t, p.Heard(&sibling))
+	require.Equal(t, Known(68+68-3*16), load(t, loads, 1).PrefillTokens)
+
+	before := atlas.Rate(1)
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Event: PeerFirstToken, Observation: Observation{
+		Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: time.Second}}))
+	require.Less(t, atlas.Rate(1), before, "it was slow")
+	require.Equal(t, Known(20), load(t, loads, 1).PrefillTokens)
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Event: PeerFinished}))
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Event: PeerFinished}))
+	require.True(t, spec.Has(1, 6), "the engine's event is on its way")
+	require.NoError(t, p.Heard(&PeerNote{Request: 8, Event: PeerFailed}))
+	require.False(t, spec.Has(1, 9))
+	l = load(t, loads, 1)
+	require.Equal(t, []Gauge{Known(0), Known(0), Known(0)}, []Gauge{l.Requests, l.Peers, l.PrefillTokens})
+
+	sent.Request, sent.Worker = 9, 5
+	require.ErrorIs(t, p.Heard(&sent), ErrUnknownWorker)
+	require.NoError(t, p.Heard(&PeerNote{Request: 9, Event: PeerFinished}), "nothing is known of it")
+	require.False(t, spec.Has(5, 3))
+
+	// One's own request is no peer's.
+	own, err := loads.Begin(2, Sent{PromptTokens: 5})
+	require.NoError(t, err)
+	require.Equal(t, []Gauge{Known(1), Known(0)}, []Gauge{load(t, loads, 2).Requests, load(t, loads, 2).Peers})
+	require.NoError(t, own.Finish())
+
+	_, err = NewPeers(PeersOptions{})
+	require.Error(t, err)
+	_, err = NewPeers(PeersOptions{InFlight: loads, MaxRequests: -1})
+	require.Error(t, err)
+}
+
+func TestPeersAreBounded(t *testing.T) {
+	p, loads, spec, _ := newTestPeers(t, 10)
+	for i := range uint64(1000) {
+		require.NoError(t, p.Heard(&PeerNote{Request: i, Observation: Observation{Worker: 1, PromptTokens: 20}, Keys: []uint64{i}, BlockSize: 16}))
+		if i%3 == 1 {
+			require.NoError(t, p.Heard(&PeerNote{Request: i, Event: PeerFinished}))
+		}
+	}
+	require.Equal(t, Known(10), load(t, loads, 1).Requests)
+	require.False(t, spec.Has(1, 2), "the oldest were let go")
+	require.True(t, spec.Has(1, 998))
+	require.LessOrEqual(t, len(p.order), 128)
+	// Without speculation and policy only loads are counted.
+	bare, err := NewPeers(PeersOptions{InFlight: loads})
+	require.NoError(t, err)
+	require.NoError(t, bare.Heard(&PeerNote{Request: 1, Observation: Observation{Worker: 2, PromptTokens: 20}, Keys: []uint64{1}}))
+	require.NoError(t, bare.Heard(&PeerNote{Request: 1, Event: PeerFirstToken}))
+	require.NoError(t, bare.Heard(&PeerNote{Request: 1, Event: PeerFinished}))
+	require.Equal(t, Known(0), load(t, loads, 2).Requests)
+}
+
+func TestPeersConcurrent(t *testing.T) {
+	p, loads, _, _ := newTestPeers(t, 0)
+	var wg sync.WaitGroup
+	for r := range uint64(4) {
+		wg.Go(func() {
+			for i := range uint64(200) {
+				id := r<<32 | i
+				for _, e := range []PeerEvent{PeerSent, PeerFirstToken, PeerFinished} {
+					_ = p.Heard(&PeerNote{Request: id, Event: e, Keys: []uint64{i}, BlockSize: 16,
+						Observation: Observation{Worker: WorkerID(1 + i%2), PromptTokens: 40, TTFT: time.Millisecond}})
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for w := WorkerID(1); w <= 2; w++ {
+		require.Equal(t, Known(0), load(t, loads, w).Requests)
+	}
+}
