@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -356,6 +357,68 @@ func TestVerify(t *testing.T) {
 	require.True(t, ok, "%v", err)
 	require.NotEqual(t, mismatch.Ours, mismatch.Theirs)
 	require.NoError(t, c.Verify(t.Context(), "m", load("tokenize/tokenizers/mistral-v3-first.json"), "plain"))
+}
+
+// TestSGLangRecorded: for each body, SGLang's own application is asked what
+// was recorded, and its answer is the ids that its chat handler runs; texts
+// get the ids of the tokenizer in process.
+func TestSGLangRecorded(t *testing.T) {
+	data, err := golden.ReadFile("tokenize/tokenizers/qwen3.json")
+	require.NoError(t, err)
+	tok, err := tokenize.Load(data, tokenize.Options{})
+	require.NoError(t, err)
+	for _, file := range golden.Files(t, "sglang/tokenize/*.jsonl") {
+		t.Run(path.Base(file), func(t *testing.T) {
+			var asked, answer json.RawMessage
+			var status int
+			c := newClient(t, func(w http.ResponseWriter, r *http.Request) {
+				asked, _ = io.ReadAll(r.Body)
+				w.WriteHeader(status)
+				_, _ = w.Write(answer)
+			}, Options{Engine: SGLang})
+			chats := 0
+			for line := range bytes.Lines(golden.Read(t, file)) {
+				var l struct {
+					Body, Ask json.RawMessage
+					Chat      []uint32
+					Status    int
+					Answer    json.RawMessage
+				}
+				require.NoError(t, json.Unmarshal(line, &l))
+				asked, answer, status = nil, l.Answer, l.Status
+				if string(l.Body) != "null" {
+					ids, err := c.TokenizeChat(t.Context(), l.Body)
+					require.JSONEq(t, string(l.Ask), string(asked))
+					if status != http.StatusOK { // a release without chats, or a body that is no chat
+						require.ErrorAs(t, err, new(*StatusError), "%s", l.Body)
+						continue
+					}
+					require.NoError(t, err)
+					require.Equal(t, l.Chat, ids, "%s", l.Body)
+					chats++
+					continue
+				}
+				var ask struct {
+					Model   string
+					Prompt  any
+					Special *bool `json:"add_special_tokens"`
+				}
+				require.NoError(t, json.Unmarshal(l.Ask, &ask))
+				text, single := ask.Prompt.(string)
+				if !single || ask.Special == nil {
+					continue // nothing that the client asks
+				}
+				ids, err := c.Tokenize(t.Context(), ask.Model, text, *ask.Special)
+				require.NoError(t, err)
+				require.JSONEq(t, string(l.Ask), string(asked))
+				want, err := tok.AppendIDs(nil, text, tokenize.EncodeOptions{AddSpecialTokens: *ask.Special})
+				require.NoError(t, err)
+				require.Equal(t, append([]uint32{}, want...), append([]uint32{}, ids...), "%q", text)
+			}
+			t.Logf("%d chats", chats)
+			require.Equal(t, path.Base(file) != "tokenize-0.5.4.jsonl", chats >= 18)
+		})
+	}
 }
 
 // TestSGLang asks as SGLang's serving_tokenize.py takes it: the whole chat,

@@ -14,7 +14,7 @@ const (
 	// VLLM has /tokenize and, from 0.20 on, render endpoints.
 	VLLM Engine = iota
 	// SGLang has /tokenize from 0.5.4 on, for conversations from 0.5.13 on
-	// (entrypoints/openai/serving_tokenize.py). Earlier releases answer
+	// (testdata/sglang/tokenize has its answers). Earlier releases answer
 	// with a [*StatusError]; they take token ids only (input_ids of
 	// /generate).
 	SGLang
