@@ -48,7 +48,7 @@ type InFlight struct {
 
 	mu      sync.Mutex
 	now     time.Time
-	workers map[WorkerID]*account
+	workers slots[account]
 	slots   []flight
 	free    int32 // list of unused slots through next; -1 ends it
 	first   int32 // list of requests, longest unreported first
@@ -111,7 +111,7 @@ func NewInFlight(o InFlightOptions) (*InFlight, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &InFlight{o: o, workers: map[WorkerID]*account{}, free: -1, first: -1, last: -1}, nil
+	return &InFlight{o: o, free: -1, first: -1, last: -1}, nil
 }
 
 // Add makes a worker known, with nothing in flight. Adding it again changes
@@ -119,8 +119,8 @@ func NewInFlight(o InFlightOptions) (*InFlight, error) {
 func (a *InFlight) Add(w WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.workers[w] == nil {
-		a.workers[w] = &account{}
+	if a.workers.get(w) == nil {
+		a.workers.put(w, &account{})
 	}
 }
 
@@ -129,10 +129,10 @@ func (a *InFlight) Add(w WorkerID) {
 func (a *InFlight) Remove(w WorkerID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.workers[w] == nil {
+	if a.workers.get(w) == nil {
 		return
 	}
-	delete(a.workers, w)
+	a.workers.remove(w)
 	for i := a.first; i >= 0; i = a.slots[i].next {
 		if a.slots[i].worker == w {
 			a.slots[i].counted = false
@@ -166,7 +166,7 @@ func (a *InFlight) Begin(w WorkerID, s Sent) (Flight, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tick()
-	acc := a.workers[w]
+	acc := a.workers.get(w)
 	if acc == nil {
 		return Flight{}, ErrUnknownWorker
 	}
@@ -219,7 +219,7 @@ func (t Flight) Output(tokens int) error {
 func (t Flight) Served(w WorkerID, cachedTokens int) error {
 	unknown := false
 	err := t.with(func(f *flight) {
-		acc := t.a.workers[w]
+		acc := t.a.workers.get(w)
 		if acc == nil {
 			unknown = true
 			return
@@ -227,7 +227,7 @@ func (t Flight) Served(w WorkerID, cachedTokens int) error {
 		if f.counted && f.worker == w {
 			return
 		}
-		if from := t.a.workers[f.worker]; f.counted && from != nil {
+		if from := t.a.workers.get(f.worker); f.counted && from != nil {
 			t.a.drop(f)
 			from.ended++
 		}
@@ -278,7 +278,7 @@ func (a *InFlight) drop(f *flight) { a.count1(f, -1) }
 
 // count1 adds or takes away what one request counts for.
 func (a *InFlight) count1(f *flight, sign int) {
-	acc := a.workers[f.worker]
+	acc := a.workers.get(f.worker)
 	if !f.counted || acc == nil {
 		return
 	}
@@ -300,7 +300,7 @@ func (a *InFlight) count1(f *flight, sign int) {
 func (a *InFlight) end(i int32) {
 	f := &a.slots[i]
 	a.drop(f)
-	if acc := a.workers[f.worker]; f.counted && acc != nil {
+	if acc := a.workers.get(f.worker); f.counted && acc != nil {
 		acc.ended++
 	}
 	a.unlink(i)
@@ -354,7 +354,7 @@ func (a *InFlight) Scraped(w WorkerID, l Load) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tick()
-	acc := a.workers[w]
+	acc := a.workers.get(w)
 	if acc == nil {
 		return ErrUnknownWorker
 	}
@@ -378,7 +378,7 @@ func (a *InFlight) Load(w WorkerID, l *Load) error {
 }
 
 func (a *InFlight) load(w WorkerID, l *Load) error {
-	acc := a.workers[w]
+	acc := a.workers.get(w)
 	if acc == nil {
 		*l = Load{CacheSize: l.CacheSize}
 		return ErrUnknownWorker
@@ -432,7 +432,7 @@ func (a *InFlight) Stats() InFlightStats {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tick()
-	return InFlightStats{len(a.workers), a.count, a.expired}
+	return InFlightStats{a.workers.n, a.count, a.expired}
 }
 
 // rateWindow counts in a sliding window of a minute, to the second.

@@ -108,9 +108,8 @@ type KVAtlasOptions struct {
 // overload they do not (benchmarks/results/policy.md has figures, with and without
 // notes).
 //
-// It learns each worker's speed (of ids below 1,048,576) from
-// [KVAtlas.FirstToken], and how much to believe of a predicted match where the
-// engine reports what it hit.
+// It learns each worker's speed from [KVAtlas.FirstToken], and how much to believe
+// of a predicted match where the engine reports what it hit.
 //
 // Create it with [NewKVAtlas]. It is safe for concurrent use.
 type KVAtlas struct {
@@ -118,7 +117,7 @@ type KVAtlas struct {
 	policy *Policy
 
 	mu      sync.RWMutex
-	workers []*learned // by id; nil where nothing was learned
+	workers slots[learned]
 	fleet   learned
 	reuse   float64 // part of prompts that was predicted to be cached, moving average
 }
@@ -133,8 +132,7 @@ type learned struct {
 
 const (
 	learnDecay   = 0.97
-	maxLearned   = 1 << 20 // workers of higher ids are taken to be as the fleet
-	priorSamples = 3       // weight of the fleet in a worker's speed
+	priorSamples = 3 // weight of the fleet in a worker's speed
 	memoryStart  = 0.92
 	memoryWait   = 20 // seconds a unit of usage beyond that
 
@@ -230,9 +228,6 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	defer k.mu.Unlock()
 	k.reuse += reuseLearn * (float64(cached)/float64(o.PromptTokens) - k.reuse)
 	for _, l := range [...]*learned{k.worker(o.Worker), &k.fleet} {
-		if l == nil {
-			continue
-		}
 		l.xy, l.xx = learnDecay*l.xy+x*y, learnDecay*l.xx+x*x
 		if cached > 0 && o.ReportedTokens >= 0 {
 			l.trust += (1 - learnDecay) * (min(1, float64(found)/float64(cached)) - l.trust)
@@ -242,28 +237,21 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	}
 }
 
-// worker returns what is learned of a worker, to be changed; nil if its id is too
-// high to be kept.
+// worker returns what is learned of a worker, to be changed.
 func (k *KVAtlas) worker(w WorkerID) *learned {
-	if w >= maxLearned {
-		return nil
+	l := k.workers.get(w)
+	if l == nil {
+		l = &learned{trust: 1}
+		k.workers.put(w, l)
 	}
-	if int(w) >= len(k.workers) {
-		k.workers = append(k.workers, make([]*learned, int(w)+1-len(k.workers))...)
-	}
-	if k.workers[w] == nil {
-		k.workers[w] = &learned{trust: 1}
-	}
-	return k.workers[w]
+	return l
 }
 
 // Forget drops what was learned about a worker that went away or restarted.
 func (k *KVAtlas) Forget(w WorkerID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if w < WorkerID(len(k.workers)) {
-		k.workers[w] = nil
-	}
+	k.workers.remove(w)
 }
 
 // Rate returns the learned speed of a worker in prompt tokens a second; that of
@@ -279,10 +267,7 @@ func (k *KVAtlas) Rate(w WorkerID) float64 {
 // the trust in matches.
 func (k *KVAtlas) speed(w WorkerID) (perToken, trust float64) {
 	fleet := k.fleet.xy / k.fleet.xx
-	var l *learned
-	if w < WorkerID(len(k.workers)) {
-		l = k.workers[w]
-	}
+	l := k.workers.get(w)
 	if l == nil || l.xx == 0 {
 		return clampSpeed(fleet), k.fleet.trust
 	}

@@ -83,7 +83,7 @@ func (o LLMDApprox) Policy() (*Policy, error) {
 // no-hit-lru-scorer, September 2026.
 type NoHitLRU struct {
 	mu   sync.Mutex
-	last map[WorkerID]uint64
+	last slots[uint64]
 	n    uint64
 	rank []coldRank
 }
@@ -94,7 +94,7 @@ type coldRank struct {
 }
 
 // NewNoHitLRU returns a scorer that has seen no cold request.
-func NewNoHitLRU() *NoHitLRU { return &NoHitLRU{last: map[WorkerID]uint64{}} }
+func NewNoHitLRU() *NoHitLRU { return &NoHitLRU{} }
 
 // Name implements [Scorer].
 func (s *NoHitLRU) Name() string { return "no-hit-lru" }
@@ -115,7 +115,11 @@ func (s *NoHitLRU) Score(_ *Request, candidates []*Candidate, dst []float64) err
 	defer s.mu.Unlock()
 	s.rank = s.rank[:0]
 	for i, c := range candidates {
-		s.rank = append(s.rank, coldRank{s.last[c.ID], i})
+		r := coldRank{index: i}
+		if at := s.last.get(c.ID); at != nil {
+			r.at = *at
+		}
+		s.rank = append(s.rank, r)
 	}
 	slices.SortFunc(s.rank, func(a, b coldRank) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.index, b.index))
@@ -133,22 +137,27 @@ func (s *NoHitLRU) Chosen(_ *Request, c *Candidate) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := s.last.get(c.ID)
+	if at == nil {
+		at = new(uint64)
+		s.last.put(c.ID, at)
+	}
 	s.n++
-	s.last[c.ID] = s.n
+	*at = s.n
 }
 
 // Forget drops what is remembered of a worker that went away.
 func (s *NoHitLRU) Forget(w WorkerID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.last, w)
+	s.last.remove(w)
 }
 
 // Burst keeps prompts with the same [Request.Prefix] together while they come
 // within a window of each other: it is a filter that keeps only the worker that
 // the last of them went to, if that is among the candidates. Requests without a
-// prefix pass. It remembers at most 4,096 prefixes, dropping all that are older
-// than the window and, if that is not enough, all.
+// prefix pass. It remembers 4,096 prefixes; a new one takes the place of one of four
+// that its value leads to, the one longest not seen.
 //
 // Create it with [NewBurst]. It is safe for concurrent use.
 type Burst struct {
@@ -156,36 +165,56 @@ type Burst struct {
 	clock  func() time.Time
 
 	mu   sync.Mutex
-	sent map[uint64]burstEntry
+	sets [][burstWays]burstEntry
 }
 
 type burstEntry struct {
+	prefix uint64 // 0 for none
 	worker WorkerID
 	at     time.Time
 }
 
-const maxBursts = 4096
+const (
+	maxBursts = 4096
+	burstWays = 4
+)
 
 // NewBurst returns a filter with a window and a clock; nil means [time.Now].
 func NewBurst(window time.Duration, now func() time.Time) *Burst {
 	if now == nil {
 		now = time.Now
 	}
-	return &Burst{window: window, clock: now, sent: map[uint64]burstEntry{}}
+	return &Burst{window: window, clock: now, sets: make([][burstWays]burstEntry, maxBursts/burstWays)}
 }
 
 // Name implements [Filter].
 func (b *Burst) Name() string { return "burst" }
+
+// slot returns where a prefix is, or is to be.
+func (b *Burst) slot(prefix uint64) *burstEntry {
+	set := &b.sets[mix(prefix, 0)%uint64(len(b.sets))]
+	oldest := &set[0]
+	for i := range set {
+		if set[i].prefix == prefix {
+			return &set[i]
+		}
+		if set[i].at.Before(oldest.at) {
+			oldest = &set[i]
+		}
+	}
+	return oldest
+}
 
 // Filter implements [Filter].
 func (b *Burst) Filter(req *Request, candidates []*Candidate) []*Candidate {
 	if req.Prefix == 0 {
 		return candidates
 	}
+	now := b.clock()
 	b.mu.Lock()
-	e, ok := b.sent[req.Prefix]
+	e := *b.slot(req.Prefix)
 	b.mu.Unlock()
-	if !ok || b.clock().Sub(e.at) >= b.window {
+	if e.prefix != req.Prefix || now.Sub(e.at) >= b.window {
 		return candidates
 	}
 	return only(candidates, e.worker)
@@ -199,17 +228,7 @@ func (b *Burst) Chosen(req *Request, c *Candidate) {
 	now := b.clock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.sent) >= maxBursts {
-		for k, e := range b.sent {
-			if now.Sub(e.at) >= b.window {
-				delete(b.sent, k)
-			}
-		}
-		if len(b.sent) >= maxBursts {
-			clear(b.sent)
-		}
-	}
-	b.sent[req.Prefix] = burstEntry{c.ID, now}
+	*b.slot(req.Prefix) = burstEntry{req.Prefix, c.ID, now}
 }
 
 // only keeps the candidate with an ID, or all where there is none.

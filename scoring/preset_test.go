@@ -166,9 +166,22 @@ func TestBurst(t *testing.T) {
 		spread[d.Chosen.Name] = true
 	}
 	require.Len(t, spread, 3)
+	// It is bounded, and what was sent last is kept.
+	kept := 0
 	for i := range uint64(2 * maxBursts) {
 		require.NoError(t, p.Decide(&Request{Prefix: i + 1}, cs, &d))
+		h.advance(time.Microsecond)
+		first := d.Chosen.Name
+		require.NoError(t, p.Decide(&Request{Prefix: i + 1, DryRun: true}, cs, &d))
+		require.Equal(t, first, d.Chosen.Name)
 	}
+	for i := range uint64(1000) { // of the last 1,000 nearly all have their place still
+		b := p.filters[0].(*Burst)
+		if e := b.slot(2*maxBursts - i); e.prefix == 2*maxBursts-i {
+			kept++
+		}
+	}
+	require.Greater(t, kept, 950)
 	off, err := LLMDApprox{BurstWindow: -1}.Policy()
 	require.NoError(t, err)
 	require.Empty(t, off.filters)

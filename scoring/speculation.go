@@ -42,7 +42,7 @@ type Speculation struct {
 
 	mu      sync.Mutex
 	now     time.Time
-	entries map[WorkerID]map[uint64]specEntry // by worker and block
+	entries slots[map[uint64]specEntry] // by worker and block
 	flights []specFlight
 	free    int32
 	early   specList // no first token yet; lives are equal, so in order of expiry
@@ -108,7 +108,7 @@ func NewSpeculation(o SpeculationOptions) (*Speculation, error) {
 		o.Now = time.Now
 	}
 	empty := specList{-1, -1}
-	return &Speculation{o: o, entries: map[WorkerID]map[uint64]specEntry{}, free: -1, early: empty, late: empty}, nil
+	return &Speculation{o: o, free: -1, early: empty, late: empty}, nil
 }
 
 // SpecTicket is the handle of one request's entries. It is a value and may be
@@ -140,10 +140,11 @@ func (s *Speculation) Sent(w WorkerID, keys []uint64) SpecTicket {
 	f.generation++
 	f.worker, f.keys, f.ids = w, append(f.keys[:0], keys...), f.ids[:0]
 	s.blocks += len(keys)
-	entries := s.entries[w]
+	entries := s.of(w)
 	if entries == nil {
-		entries = map[uint64]specEntry{}
-		s.entries[w] = entries
+		made := map[uint64]specEntry{}
+		s.entries.put(w, &made)
+		entries = made
 	}
 	for _, k := range keys {
 		e, ok := entries[k]
@@ -151,6 +152,7 @@ func (s *Speculation) Sent(w WorkerID, keys []uint64) SpecTicket {
 			s.lastID++
 			e.id = s.lastID
 			s.stats.Entered++
+			s.stats.Entries++
 		}
 		e.refs++
 		e.computed = false // it will be computed again if it is evicted first
@@ -169,7 +171,7 @@ func (t SpecTicket) FirstToken() {
 		if f.list == &s.late {
 			return
 		}
-		entries := s.entries[f.worker]
+		entries := s.of(f.worker)
 		for i, k := range f.keys {
 			if e, ok := entries[k]; ok && e.id == f.ids[i] {
 				e.computed, e.at = true, s.now
@@ -208,7 +210,7 @@ func (s *Speculation) Stored(w WorkerID, keys []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	entries := s.entries[w]
+	entries := s.of(w)
 	if len(entries) == 0 {
 		return
 	}
@@ -233,7 +235,7 @@ func (s *Speculation) Removed(w WorkerID, keys []uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	entries := s.entries[w]
+	entries := s.of(w)
 	if len(entries) == 0 {
 		return
 	}
@@ -259,7 +261,7 @@ func (s *Speculation) Forget(w WorkerID) {
 			i = next
 		}
 	}
-	delete(s.entries, w)
+	s.entries.remove(w)
 }
 
 // Has reports whether a block is on its way to a worker.
@@ -267,7 +269,7 @@ func (s *Speculation) Has(w WorkerID, key uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tick()
-	_, ok := s.entries[w][key]
+	_, ok := s.of(w)[key]
 	return ok
 }
 
@@ -283,7 +285,7 @@ func (s *Speculation) Extend(req *Request, keys []uint64, candidates []Candidate
 	s.tick()
 	for i := range candidates {
 		c := &candidates[i]
-		entries := s.entries[c.ID]
+		entries := s.of(c.ID)
 		if len(entries) == 0 {
 			continue
 		}
@@ -314,9 +316,6 @@ func (s *Speculation) Stats() SpeculationStats {
 	defer s.mu.Unlock()
 	s.tick()
 	st := s.stats
-	for _, entries := range s.entries {
-		st.Entries += len(entries)
-	}
 	st.Lag = time.Duration(s.lag * float64(time.Second))
 	return st
 }
@@ -336,7 +335,7 @@ func (s *Speculation) tick() {
 // end takes a request's claims away and frees its slot.
 func (s *Speculation) end(i int32, counter *uint64) {
 	f := &s.flights[i]
-	entries := s.entries[f.worker]
+	entries := s.of(f.worker)
 	for n, k := range f.keys {
 		e, ok := entries[k]
 		if !ok || e.id != f.ids[n] {
@@ -357,8 +356,17 @@ func (s *Speculation) end(i int32, counter *uint64) {
 	f.next, s.free = s.free, i
 }
 
+// of returns a worker's entries; nil if it never had one.
+func (s *Speculation) of(w WorkerID) map[uint64]specEntry {
+	if entries := s.entries.get(w); entries != nil {
+		return *entries
+	}
+	return nil
+}
+
 func (s *Speculation) drop(entries map[uint64]specEntry, key uint64, counter *uint64) {
 	delete(entries, key)
+	s.stats.Entries--
 	*counter++
 }
 
