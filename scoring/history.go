@@ -42,7 +42,7 @@ type History struct {
 
 	mu      sync.Mutex
 	now     time.Time
-	workers map[WorkerID]*lru
+	workers slots[lru]
 }
 
 // lru is the memory of one worker: a map into a list in slots.
@@ -79,7 +79,7 @@ func NewHistory(o HistoryOptions) (*History, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	h := &History{o: o, blocks: o.MaxTokens / o.BlockTokens, workers: map[WorkerID]*lru{}}
+	h := &History{o: o, blocks: o.MaxTokens / o.BlockTokens}
 	if o.MaxTokens < 0 {
 		h.blocks = 1<<31 - 1
 	}
@@ -93,10 +93,10 @@ func (h *History) Sent(w WorkerID, keys []uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tick()
-	l := h.workers[w]
+	l := h.workers.get(w)
 	if l == nil {
 		l = &lru{index: map[uint64]int32{}, first: -1, last: -1, free: -1}
-		h.workers[w] = l
+		h.workers.put(w, l)
 	}
 	keys = keys[:min(len(keys), h.blocks, h.o.Capacity)]
 	for i := len(keys) - 1; i >= 0; i-- {
@@ -116,7 +116,7 @@ func (h *History) Match(req *Request, keys []uint64, candidates []Candidate) {
 	keys = keys[:min(len(keys), h.blocks)]
 	for i := range candidates {
 		c := &candidates[i]
-		l := h.workers[c.ID]
+		l := h.workers.get(c.ID)
 		n := 0
 		if l != nil {
 			l.expire(h.now, h.o.TTL)
@@ -146,7 +146,7 @@ func usable(req *Request, blocks, size int) int32 {
 func (h *History) Remove(w WorkerID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.workers, w)
+	h.workers.remove(w)
 }
 
 // Restarted forgets what was sent to a worker before a time: it came back with an
@@ -154,7 +154,7 @@ func (h *History) Remove(w WorkerID) {
 func (h *History) Restarted(w WorkerID, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l := h.workers[w]
+	l := h.workers.get(w)
 	for l != nil && l.first >= 0 && l.slots[l.first].used.Before(at) {
 		l.drop()
 	}
@@ -164,7 +164,7 @@ func (h *History) Restarted(w WorkerID, at time.Time) {
 func (h *History) Blocks(w WorkerID) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l := h.workers[w]; l != nil {
+	if l := h.workers.get(w); l != nil {
 		h.tick()
 		l.expire(h.now, h.o.TTL)
 		return len(l.index)
