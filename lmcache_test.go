@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/blockhash"
@@ -97,6 +98,49 @@ func TestLMCacheInVLLMsStream(t *testing.T) {
 		require.Equal(t, l.Chunk, matchOf(t, a, l.Tokens[:2*l.Chunk-1]).External)
 		require.Zero(t, matchOf(t, a, l.Tokens[1:]).External)
 		require.Zero(t, matchOf(t, a, l.Tokens[:l.Chunk-1]).External)
+	}
+}
+
+// TestLMCacheSignedHashes: half of Python's own hashes, LMCache's default, are negative, as
+// vLLM's never are. That says nothing of vLLM, whether LMCache is declared or not.
+func TestLMCacheSignedHashes(t *testing.T) {
+	real := worker("w")
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	for _, l := range chunkLines(t) {
+		if l.Algorithm != "builtin" {
+			continue
+		}
+		var batch []any
+		require.NoError(t, msgpack.Unmarshal(l.Payload, &batch))
+		for _, e := range batch[1].([]any) {
+			for key, v := range e.(map[string]any) {
+				if hashes, ok := v.([]any); ok && key == "block_hashes" {
+					hashes[0] = -int64(hashes[0].(uint64))
+				} else if parent, ok := v.(uint64); ok && key == "parent_block_hash" {
+					e.(map[string]any)[key] = -int64(parent)
+				}
+			}
+		}
+		signed, err := msgpack.Marshal(batch)
+		require.NoError(t, err)
+		require.NotEqual(t, l.Payload, signed)
+		undeclared, auto := l.worker(), kvatlas.Worker{Name: "w", Auto: true}
+		undeclared.LMCache = nil
+		for i, w := range []kvatlas.Worker{l.worker(), undeclared, auto} {
+			a := newAtlas(t, w)
+			require.NoError(t, a.Apply("w", signed))
+			stats, _, err := a.Stats("w")
+			require.NoError(t, err)
+			require.Empty(t, stats.Contradiction)
+			if i == 0 {
+				require.Equal(t, len(l.Tokens)/l.Chunk*l.Chunk, matchOf(t, a, l.Tokens).External)
+			}
+			if i == 2 { // what decides comes afterwards
+				require.NoError(t, a.Apply("w", announced(t, real, p)))
+				require.NoError(t, a.Apply("w", signed))
+				require.Equal(t, 8, matchOf(t, a, p.Tokens).Usable)
+			}
+		}
 	}
 }
 

@@ -293,8 +293,8 @@ func (m *Monitor) Observe(b *kvevents.Batch) {
 }
 
 func (m *Monitor) look(ev *kvevents.Event) {
-	if m.v.State == Alien {
-		return
+	if m.v.State == Alien || string(ev.Medium) == "cpu" {
+		return // LMCache's in vLLM's stream (vLLM writes "CPU"): its default hash, Python's own, has a sign
 	}
 	if !m.form(ev) {
 		m.enter(Alien)
