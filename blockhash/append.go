@@ -21,18 +21,21 @@ func (h *Hasher) AppendKeys(dst []uint64, p *Prompt) ([]uint64, error) {
 		return dst, err
 	}
 	dst = slices.Grow(dst, h.Blocks(c.Len()))
-	size := h.DigestSize()
-	for c.step() {
-		dst = append(dst, c.key)
-		rest := c.rest()
-		more := dst[len(dst) : len(dst)+len(rest)/size] // there is room for all
-		for i := range more {
-			more[i] = binary.BigEndian.Uint64(rest[size-8:])
-			rest = rest[size:]
+	for {
+		digests := c.steps()
+		switch {
+		case digests == nil:
+			return dst, nil
+		case len(digests) == c.size:
+			dst = append(dst, c.key)
+		case c.keys != nil:
+			dst = append(dst, c.keys...)
+		default:
+			for at := c.size; at <= len(digests); at += c.size {
+				dst = append(dst, binary.BigEndian.Uint64(digests[at-8:]))
+			}
 		}
-		dst = dst[:len(dst)+len(more)]
 	}
-	return dst, nil
 }
 
 // AppendDigests appends the digests of all blocks of p to dst, one after the
@@ -45,11 +48,13 @@ func (h *Hasher) AppendDigests(dst []byte, p *Prompt) ([]byte, error) {
 		return dst, err
 	}
 	dst = slices.Grow(dst, h.Blocks(c.Len())*h.DigestSize())
-	for c.step() {
-		dst = append(dst, c.digest[:c.size]...)
-		dst = append(dst, c.rest()...)
+	for {
+		digests := c.steps()
+		if digests == nil {
+			return dst, nil
+		}
+		dst = append(dst, digests...)
 	}
-	return dst, nil
 }
 
 // AppendMessage appends the bytes that are hashed for one block of p, the

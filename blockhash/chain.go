@@ -37,8 +37,9 @@ type Chain struct {
 	localSeed   uint64 // Dynamo: of tokens
 	scratchText []byte // kept for reuse
 
-	known []byte // digests of the next blocks: remembered, or hashed ahead
-	eager bool   // all blocks will be asked for
+	known []byte   // digests of the next blocks: remembered, or hashed ahead
+	keys  []uint64 // their 64-bit forms when they were hashed ahead
+	eager bool     // all blocks will be asked for
 	enc   encoder
 	span  span
 	fast  fast
@@ -203,8 +204,33 @@ func (c *Chain) widen() {
 func (c *Chain) done() int { return c.blocks * c.h.opt.BlockSize }
 
 func (c *Chain) stepVLLM() bool {
+	if c.fill() {
+		c.take(c.h.DigestSize())
+		return true
+	}
+	return c.hashNext()
+}
+
+// steps hashes the next blocks, one or several, and returns their digests; none
+// at the end. Of one block the key is in c.key.
+func (c *Chain) steps() []byte {
+	switch {
+	case c.h.era.family != familyVLLM:
+		if !c.step() {
+			return nil
+		}
+	case c.fill():
+		return c.take(len(c.known))
+	case !c.hashNext():
+		return nil
+	}
+	return c.digest[:c.size]
+}
+
+// fill reports whether digests of the next blocks are known: remembered, or
+// hashed ahead.
+func (c *Chain) fill() bool {
 	if len(c.known) > 0 {
-		c.take(1)
 		return true
 	}
 	start := c.done()
@@ -212,38 +238,39 @@ func (c *Chain) stepVLLM() bool {
 		return false
 	}
 	if c.h.memo != nil {
-		if c.known = c.remembered(start); len(c.known) > 0 {
-			c.take(1)
+		if c.known, c.keys = c.remembered(start), nil; len(c.known) > 0 {
 			return true
 		}
 	}
-	if c.known = c.hashAhead(start); len(c.known) > 0 {
-		if c.span.collecting {
-			c.collect(c.known)
-		}
-		c.take(1)
-		return true
+	c.known, c.keys = c.hashAhead(start)
+	if c.span.collecting && len(c.known) > 0 {
+		c.collect(c.known)
+	}
+	return len(c.known) > 0
+}
+
+// hashNext hashes the next block, if there is one.
+func (c *Chain) hashNext() bool {
+	start := c.done()
+	if start+c.h.opt.BlockSize+c.h.opt.Lookahead > c.Len() {
+		return false
 	}
 	c.sum(c.encode(start))
 	c.advance()
 	return true
 }
 
-// take goes on by n blocks whose digests are known, and returns these.
+// take goes on by the blocks of the first n bytes that are known, and returns
+// these.
 func (c *Chain) take(n int) []byte {
-	size := c.h.DigestSize()
-	taken := c.known[:n*size]
-	c.known = c.known[n*size:]
-	if n > 0 {
-		c.size = copy(c.digest[:], taken[len(taken)-size:])
-		c.key = KeyOf(c.digest[:c.size])
-		c.blocks += n
-	}
+	size := c.h.opt.Algorithm.Size()
+	taken := c.known[:n]
+	c.known = c.known[n:]
+	c.size = copy(c.digest[:], taken[n-size:])
+	c.key = KeyOf(c.digest[:size])
+	c.blocks += n / size
 	return taken
 }
-
-// rest goes on by all blocks whose digests are known, and returns these.
-func (c *Chain) rest() []byte { return c.take(len(c.known) / c.h.DigestSize()) }
 
 // encode returns the message of a block, with room for padding.
 func (c *Chain) encode(start int) []byte {
@@ -308,13 +335,13 @@ func (c *Chain) release() {
 	c.h, c.prompt, c.items = nil, Prompt{}, itemCursor{}
 	c.narrow.set(nil)
 	c.wide.set(nil)
-	c.known = nil
+	c.known, c.keys = nil, nil
 	clear(c.enc.few[:cap(c.enc.few)])
-	clear(c.enc.many)
-	for _, buf := range [...]*[]byte{&c.enc.buf, &c.scratchText, (*[]byte)(&c.span.buf)} {
-		if cap(*buf) > maxPooledBuffer {
-			*buf = nil
-		}
+	if len(c.enc.many) > 0 {
+		clear(c.enc.many)
+	}
+	if max(cap(c.enc.buf), cap(c.scratchText), cap(c.span.buf)) > maxPooledBuffer {
+		c.enc.buf, c.scratchText, c.span.buf = nil, nil, nil
 	}
 }
 

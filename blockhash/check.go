@@ -14,6 +14,9 @@ func (h *Hasher) check(p *Prompt) error {
 	if !h.made() {
 		return errHasher
 	}
+	if p.tokensAlone() && h.era.family == familyVLLM {
+		return nil // nearly all prompts
+	}
 	if err := checkPrompt(p); err != nil {
 		return err
 	}
@@ -28,6 +31,12 @@ func (h *Hasher) check(p *Prompt) error {
 		return h.checkHashed(p)
 	}
 	return nil
+}
+
+// tokensAlone reports whether there is nothing to check in a prompt.
+func (p *Prompt) tokensAlone() bool {
+	return p != nil && len(p.Tokens) <= maxPosition && len(p.WideTokens) == 0 &&
+		p.LoRA == nil && p.CacheSalt == "" && len(p.Items) == 0 && p.Embeds == nil
 }
 
 // made reports whether h came from New.

@@ -4,7 +4,7 @@ package blockhash
 
 import (
 	"encoding/binary"
-	"slices"
+	"unsafe"
 )
 
 // fast is the way of nearly all blocks: no extra keys, ids that fit, whole
@@ -18,7 +18,11 @@ type fast struct {
 	room   int    // of one message
 	buf    []byte // one message, or a ring of them
 
-	hashed []byte // digests of blocks hashed ahead
+	hashed []byte   // digests of blocks hashed ahead
+	keys   []uint64 // and their 64-bit forms
+	most   int      // so many of them
+	long   bool     // their messages may be long ones for XXH3
+	lead   int      // a message is encoded so many before it is hashed
 }
 
 // fastShape is what the buffer is prepared for.
@@ -69,20 +73,40 @@ func (c *Chain) setFast() {
 		f.parent -= 2 // MEMOIZE, MARK
 		e.buf[firstFrame] = opFrame
 	}
-	f.room = f.tokens + f.block*5 + bulkRoom
+	f.room = f.tokens + f.block*idSlot + bulkRoom
 	messages, own := 1, 0
 	if f.ahead {
-		messages, own = ringSlots, ringOwn
-		f.room += own
-		f.hashed = slices.Grow(f.hashed[:0], 16*aheadMost)[:16*aheadMost]
+		// What is written should have reached the cache when it is read. With
+		// long messages one between is enough.
+		f.long = f.tokens+f.block*idSlot+fastTrailing > xxh3Long
+		f.lead, own = 3, ringOwn
+		if f.long {
+			f.lead = 1
+			f.room += ringShift
+		}
+		messages = f.lead + 1
+		f.room = (f.room + own + cacheLine - 1) &^ (cacheLine - 1)
+		f.most = min(aheadMost, aheadIDs/f.block)
+		if f.hashed == nil {
+			f.hashed, f.keys = make([]byte, 16*aheadMost), make([]uint64, aheadMost)
+		}
 	}
 	if cap(f.buf) < messages*f.room {
-		f.buf = make([]byte, messages*f.room)
+		f.buf = aligned(messages * f.room)
 	}
 	f.buf = f.buf[:messages*f.room]
 	for at := 0; at < len(f.buf); at += f.room {
 		copy(f.buf[at+own:], e.buf)
 	}
+}
+
+const cacheLine = 64
+
+// aligned returns n bytes that start on a cache line.
+func aligned(n int) []byte {
+	buf := make([]byte, n+cacheLine-1)
+	off := int(-uintptr(unsafe.Pointer(&buf[0])) % cacheLine)
+	return buf[off : off+n]
 }
 
 func cborHeadLen(n int) int {
@@ -108,8 +132,8 @@ func (c *Chain) fastMessage(start int) []byte {
 	if !f.on || !c.plainRoot(start) {
 		return nil
 	}
-	done, n := c.enc.bulk(f.buf[f.tokens:], c.narrow.at(start, start+size))
-	if done < size {
+	n, ok := c.enc.bulk(f.buf[f.tokens:], c.narrow.at(start, start+size))
+	if !ok {
 		return nil
 	}
 	trailer, trailing := c.trailer()
@@ -134,28 +158,34 @@ const (
 	aheadIDs  = 64 << 10
 )
 
-// hashAhead returns the digests of some blocks from start on, none if this is
-// not the way to hash the first of them. The Chain's state stays as it is.
+// hashAhead returns the digests of some blocks from start on and their 64-bit
+// forms, none if this is not the way to hash the first of them. The Chain's
+// state stays as it is.
 //
 // Blocks are encoded some before they are hashed, so that the processor is done
-// with writing a message before it is read, and can encode while it waits for
-// the hash before. SHA-256 does not gain from that: its latency hides the
-// encoding of the next block as it is.
-func (c *Chain) hashAhead(start int) []byte {
+// with writing a message before it is read, and encodes while it waits for the
+// hash before. SHA-256 does not gain from that: its latency hides the encoding
+// of the next block as it is.
+func (c *Chain) hashAhead(start int) ([]byte, []uint64) {
 	f, size := &c.fast, c.h.opt.BlockSize
 	if !f.on || !f.ahead || !c.plainRoot(start) {
-		return nil
+		return nil, nil
 	}
-	n := min((c.Len()-start)/size, aheadMost, aheadIDs/size)
+	n := f.most
+	if left := c.Len() - start; left < n*size {
+		n = left / size
+	}
 	if c.h.memo != nil {
 		n = min(n, MemoSpan-c.blocks%MemoSpan)
 	}
 	ids := c.narrow.at(start, start+n*size)
 	trailer, trailing := c.trailer()
-	if xxh3Chain(&f.hashed[0], &f.buf[0], f.room, &ids[0], size/8, n, f.cbor, ringOwn+f.tokens, trailer, trailing-ringOwn,
-		(*[16]byte)(c.digest[:]), c.enc.idTable(), &xxh3Constants) {
+	// While sixteen ids are left a step may read so many.
+	steps := (size - 4) / idStep
+	if xxh3Chain(&f.hashed[0], &f.keys[0], &f.buf[ringOwn], f.room, f.lead, &ids[0], steps, size-steps*idStep, n, f.cbor,
+		f.tokens, trailer, trailing, f.long, (*[16]byte)(c.digest[:]), c.enc.idTable(), &xxh3Constants) {
 		f.on = false // rare enough to go the slow way
-		return nil
+		return nil, nil
 	}
-	return f.hashed[:16*n]
+	return f.hashed[:16*n], f.keys[:n]
 }

@@ -76,9 +76,11 @@ func (e *encoder) pickleInts(ids []uint32) {
 	e.buf = slices.Grow(e.buf, len(ids)*maxPickleToken+bulkRoom)
 	at := len(e.buf)
 	out := e.buf[:cap(e.buf)]
-	done, n := e.bulk(out[at:], ids)
-	at += n
-	for _, id := range ids[done:] {
+	if n, ok := e.bulk(out[at:], ids); ok {
+		e.buf = out[:at+n]
+		return
+	}
+	for _, id := range ids {
 		t := pickleTokens[bits.Len32(id)&63]
 		binary.LittleEndian.PutUint64(out[at:], uint64(t.head)|uint64(id)<<(t.shift&63))
 		at += int(t.size)
@@ -90,9 +92,11 @@ func (e *encoder) cborInts(ids []uint32) {
 	e.buf = slices.Grow(e.buf, len(ids)*maxCBORToken+bulkRoom)
 	at := len(e.buf)
 	out := e.buf[:cap(e.buf)]
-	done, n := e.bulk(out[at:], ids)
-	at += n
-	for _, id := range ids[done:] {
+	if n, ok := e.bulk(out[at:], ids); ok {
+		e.buf = out[:at+n]
+		return
+	}
+	for _, id := range ids {
 		n := bits.Len32(id)
 		if id < 24 {
 			n = 0

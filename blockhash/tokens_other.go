@@ -5,4 +5,4 @@ package blockhash
 const bulkRoom = 8
 
 // bulk is an optimization that other platforms do without.
-func (e *encoder) bulk([]byte, []uint32) (done, n int) { return 0, 0 }
+func (e *encoder) bulk([]byte, []uint32) (n int, ok bool) { return 0, false }

@@ -33,21 +33,29 @@ var xxh3Constants = xxh3Table{
 	avalanche: 0x165667919e3779f9,
 }
 
+// xxh3Long is the length from which XXH3 takes messages by stripes.
+const xxh3Long = 240
+
+// A ring of messages. Each starts on a cache line, as stripes are read 64 bytes
+// at a time, has ringOwn bytes before it, and if it may be a long one starts
+// ringShift bytes later where that keeps it out of the way of the ids.
 const (
-	ringSlots = 4 // messages in a ring
-	ringOwn   = 8 // bytes before each
+	ringOwn   = 64
+	ringShift = 2048
 )
 
-// xxh3Chain encodes n blocks of groups of eight ids and writes the XXH3-128
-// digests of their messages, of 17 bytes or more each. It works in a ring of
-// messages, room bytes each, which start with ringOwn bytes of its own; ids go
-// to prefix bytes on, behind them the trailer, of which trailing+ringOwn bytes
-// count. Of what stands before the ids it reads the one to three bytes behind
-// the digest and nothing else: the start of a message is known, and so are the
-// digest, which is that of the message before, and the length of the frame. The
-// first message's is parent. big reports an id of 2^31 or more: with pickle the
-// digests are then wrong.
+// xxh3Chain encodes n blocks of ids, each with some steps and a last one of
+// rest ids, and writes the XXH3-128 digests of their messages, of 17 bytes or
+// more each, and their low halves as keys. It works in a ring of lead+1
+// messages, of which the first is ring, and the next room bytes on; ids go to
+// prefix bytes on, behind them the trailer, of which trailing bytes count. Of
+// what stands before the ids it reads the one to three bytes behind the digest
+// and nothing else: the start of a message is known, and so are the digest,
+// which is that of the message before, and the length of the frame. The first
+// message's is parent. long says that messages may have more than xxh3Long
+// bytes. big reports an id of 2^31 or more: with pickle the digests are then
+// wrong.
 //
 //go:noescape
-func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64,
-	trailing int, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)
+func xxh3Chain(digests *byte, keys *uint64, ring *byte, room, lead int, ids *uint32, steps, rest, n int, cbor bool, prefix int,
+	trailer uint64, trailing int, long bool, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)

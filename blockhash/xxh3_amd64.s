@@ -2,90 +2,7 @@
 
 #include "textflag.h"
 
-// Ids are encoded eight at a time. Each is spread to a lane of eight bytes with
-// its own bytes in 1 to 4. How many bits it has chooses an entry of the table,
-// which holds the opcode in byte 0, and the top bit of those bytes that count.
-// VPCOMPRESSB then pushes together what counts. The next group's place depends
-// on nothing but an addition, so that groups overlap. 64 bytes are stored at a
-// time.
-//
-// CX is the place, DX the ids, R9 the table, AX the number of groups; BX is
-// scratch. Z5 collects the ids.
-
-#define IDSETUP \
-	VMOVDQU64 0(R9), Z26      \ // entries
-	VMOVDQU64 64(R9), Z27     \ // where bytes come from
-	VPBROADCASTQ 128(R9), Z28 \ // the bits of an entry that are opcode
-	VPBROADCASTD 136(R9), Y24 \ // 24
-	VPBROADCASTQ 144(R9), Z25 \ // the entry of ids below
-	KMOVQ 152(R9), K5         \ // bytes 1 to 4 of each lane
-	VPXORQ Z5, Z5, Z5
-
-// IDBIG compares: not equal when there was an id of 2^31 or more.
-#define IDBIG(r) \
-	VPMOVD2M Z5, K1 \
-	KMOVW K1, r \
-	TESTL r, r
-
-// IDSTORE writes the lane Z1 with table entry Z2 and moves on.
-#define IDSTORE \
-	VPMOVB2M Z2, K4 \
-	VPTERNLOGQ $0xf8, Z28, Z2, Z1 \ // Z1 | Z2 & Z28
-	VPCOMPRESSB.Z Z1, K4, Z4 \
-	VMOVDQU64 Z4, (CX) \
-	KMOVQ K4, BX \
-	POPCNTQ BX, BX \
-	ADDQ BX, CX \
-	ADDQ $32, DX
-
-#define PICKLEIDS(group) \
-group: \
-	VMOVDQU (DX), Y0 \
-	VPORQ Y0, Y5, Y5 \
-	VPERMB.Z Z0, Z27, K5, Z1 \ // id << 8
-	VPLZCNTQ Z1, Z2 \
-	VPSRLQ $3, Z2, Z2 \        // 3 to 6 by bytes, 8 for id 0
-	VPERMQ Z26, Z2, Z2 \
-	IDSTORE \
-	DECQ AX \
-	JNZ group
-
-#define CBORIDS(group) \
-group: \
-	VMOVDQU (DX), Y0 \
-	VPCMPUD $1, Y24, Y0, K1 \  // id < 24
-	VPMOVZXDQ Y0, Z2 \
-	VPERMB.Z Z0, Z27, K5, Z1 \ // the bytes of id, the highest first
-	VPLZCNTQ Z2, Z2 \
-	VPSRLQ $3, Z2, Z2 \
-	VPERMQ Z26, Z2, Z2 \
-	VMOVDQA64 Z25, K1, Z2 \
-	IDSTORE \
-	DECQ AX \
-	JNZ group
-
-// func encodeIDs(dst *byte, ids *uint32, groups int, cbor bool, t *idTable) (length int, big bool)
-TEXT ·encodeIDs(SB), NOSPLIT, $0-49
-	MOVQ t+32(FP), R9
-	IDSETUP
-	MOVQ groups+16(FP), AX
-	MOVQ dst+0(FP), CX
-	MOVQ ids+8(FP), DX
-	CMPB cbor+24(FP), $0
-	JNE cbor
-	PICKLEIDS(pickles)
-	JMP done
-
-cbor:
-	CBORIDS(cbors)
-
-done:
-	SUBQ dst+0(FP), CX
-	MOVQ CX, length+40(FP)
-	IDBIG(AX)
-	SETNE big+48(FP)
-	VZEROUPPER
-	RET
+#include "tokens_amd64.h"
 
 // XXH3-128 (xxhash.h) of a chain of messages, each of which has the hash of
 // the one before near its start. That hash does not go through memory: the
@@ -133,44 +50,100 @@ done:
 	SHRQ $32, R14 \
 	XORQ R14, h
 
-// STRIPE adds the stripe in Z2 under the secret at s to the accumulators: the
-// products to Z0, the data to Z1, which SWAP adds to the neighbours' lanes.
+// STRIPE adds the stripe in Z8 under the secret at s to the accumulators: the
+// products to Z6, the data to Z7, which SWAP adds to the neighbours' lanes.
 #define STRIPE(s) \
-	VPXORQ s, Z2, Z3 \
-	VPSRLQ $32, Z3, Z4 \
-	VPMULUDQ Z3, Z4, Z4 \
-	VPADDQ Z4, Z0, Z0 \
-	VPADDQ Z2, Z1, Z1
+	VPXORQ s, Z8, Z9 \
+	VPSRLQ $32, Z9, Z10 \
+	VPMULUDQ Z9, Z10, Z10 \
+	VPADDQ Z10, Z6, Z6 \
+	VPADDQ Z8, Z7, Z7
 
 #define SWAP \
-	VPSHUFD $0x4e, Z1, Z1 \
-	VPADDQ Z1, Z0, Z0 \
-	VPXORQ Z1, Z1, Z1
+	VPSHUFD $0x4e, Z7, Z7 \
+	VPADDQ Z7, Z6, Z6 \
+	VPXORQ Z7, Z7, Z7
 
-// STRIPES adds R13 stripes, at least one, from R14 on, with the secret from DX on.
-#define STRIPES(loop) \
-loop: \
-	VMOVDQU64 (R14), Z2 \
-	STRIPE((DX)) \
-	ADDQ $64, R14 \
-	ADDQ $8, DX \
-	DECQ R13 \
-	JNZ loop
+// NEXTSTRIPE adds the stripe at R10 with the secret at R11 and moves on.
+#define NEXTSTRIPE \
+	VMOVDQU64 (R10), Z8 \
+	STRIPE((R11)) \
+	ADDQ $64, R10 \
+	ADDQ $8, R11
+
+// STRIPES adds R14 stripes, if any.
+#define STRIPES(four, few, one, none) \
+	SUBQ $4, R14 \
+	JLT few \
+four: \
+	VMOVDQU64 (R10), Z8 \
+	STRIPE((R11)) \
+	VMOVDQU64 64(R10), Z8 \
+	STRIPE(8(R11)) \
+	VMOVDQU64 128(R10), Z8 \
+	STRIPE(16(R11)) \
+	VMOVDQU64 192(R10), Z8 \
+	STRIPE(24(R11)) \
+	ADDQ $256, R10 \
+	ADDQ $32, R11 \
+	SUBQ $4, R14 \
+	JGE four \
+few: \
+	ADDQ $4, R14 \
+	JZ none \
+one: \
+	NEXTSTRIPE \
+	DECQ R14 \
+	JNZ one \
+none:
 
 #define SCRAMBLE \
 	SWAP \
-	VPSRLQ $47, Z0, Z4 \
-	VPTERNLOGQ $0x96, 128(R8), Z4, Z0 \
-	VPSRLQ $32, Z0, Z4 \
-	VPMULUDQ Z0, Z31, Z0 \
-	VPMULUDQ Z4, Z31, Z4 \
-	VPSLLQ $32, Z4, Z4 \
-	VPADDQ Z4, Z0, Z0
+	VPSRLQ $47, Z6, Z10 \
+	VPTERNLOGQ $0x96, 128(R8), Z10, Z6 \
+	VPSRLQ $32, Z6, Z10 \
+	VPMULUDQ Z6, Z31, Z6 \
+	VPMULUDQ Z10, Z31, Z10 \
+	VPSLLQ $32, Z10, Z10 \
+	VPADDQ Z10, Z6, Z6
+
+// ENCODE encodes a block of AX steps and a last one to CX. Meanwhile it adds
+// stripes of the message being hashed, of which there are R14: what encoding
+// and hashing take of the processor adds up, but not the time they wait.
+#define ENCODE(ZEROS, both, alone, steps, last, more, done) \
+	TESTQ R14, R14 \
+	JZ alone \
+	MOVQ R14, R9 \
+	CMPQ AX, R14 \
+	CMOVQLT AX, R9 \
+	SUBQ R9, R14 \
+	SUBQ R9, AX \
+	TESTQ R9, R9 \
+	JZ alone \
+both: \
+	IDSTEP(ZEROS) \
+	NEXTSTRIPE \
+	DECQ R9 \
+	JNZ both \
+alone: \
+	TESTQ AX, AX \
+	JZ last \
+steps: \
+	IDSTEP(ZEROS) \
+	DECQ AX \
+	JNZ steps \
+last: \
+	CMPQ rest+56(FP), $4 \
+	JNE more \
+	IDFOUR(ZEROS) \
+	JMP done \
+more: \
+	IDLAST(ZEROS)
 
 // MERGE takes in two accumulators.
 #define MERGE(i) \
-	MOVQ acc-96+i(SP), DX \
-	MOVQ acc-88+i(SP), R14 \
+	MOVQ acc-128+i(SP), DX \
+	MOVQ acc-120+i(SP), R14 \
 	MOVQ DX, AX \
 	MOVQ R14, BX \
 	FOLD(i+11, i+19, R13) \
@@ -178,75 +151,136 @@ loop: \
 	MOVQ BX, R14 \
 	FOLD(i+117, i+125, R12)
 
-// func xxh3Chain(digests *byte, ring *byte, room int, ids *uint32, groups, n int, cbor bool, prefix int, trailer uint64, trailing int, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)
+// func xxh3Chain(digests *byte, keys *uint64, ring *byte, room, lead int, ids *uint32, steps, rest, n int, cbor bool, prefix int, trailer uint64, trailing int, long bool, parent *[16]byte, idt *idTable, t *xxh3Table) (big bool)
 //
-// A message of the ring has its length in the eight bytes before it. Each is
-// encoded three rounds before it is hashed, where the message hashed in the
-// round before was.
-TEXT ·xxh3Chain(SB), NOSPLIT, $96-105
-	MOVQ idt+88(FP), R9
-	IDSETUP
-	MOVQ room+16(FP), BX
-	MOVQ ring+8(FP), SI
-	LEAQ (SI)(BX*4), AX
-	MOVQ AX, end-8(SP)
-	MOVQ ids+24(FP), DX
+// Each message is encoded some rounds before it is hashed, in the slot of the
+// message hashed in the round before. The eight bytes before a slot say where
+// the message ends in it, the eight before those where it starts.
+TEXT ·xxh3Chain(SB), NOSPLIT, $128-137
+	MOVQ idt+120(FP), R9
+	IDSETUP(R9)
+	MOVQ rest+56(FP), AX
+	IDREST(AX)
+	MOVQ lead+32(FP), BX
+	MOVQ n+64(FP), R11
+	ADDQ BX, R11
+	MOVQ R11, n+64(FP) // rounds
+	SUBQ BX, R11
+	MOVQ R11, hashed-24(SP) // in rounds up to this
+	INCQ BX
+	IMULQ room+24(FP), BX
+	MOVQ ring+16(FP), SI
+	VMOVDQU64 (SI), Z16
+	ADDQ SI, BX
+	MOVQ BX, end-8(SP)
+	MOVQ ids+40(FP), DX
 	MOVQ DX, next-16(SP)
 	MOVQ digests+0(FP), DI
-	MOVQ t+96(FP), R8
-	MOVQ parent+80(FP), AX
+	MOVQ keys+8(FP), AX
+	MOVQ AX, key-56(SP)
+	MOVQ t+128(FP), R8
+	MOVQ parent+112(FP), AX
 	MOVQ 0(AX), R12
 	MOVQ 8(AX), R13
 	VPBROADCASTQ PRIME32(R8), Z31
-	ADDQ $3, n+40(FP)
-	MOVQ n+40(FP), R11
-	MOVQ R11, rounds-24(SP)
 	MOVQ $77, R10 // from this length on the digest's place is not read from the end
-	CMPB cbor+48(FP), $0
+	CMPB cbor+72(FP), $0
 	JEQ pickle
 	MOVQ $66, R10
 
 pickle:
 	MOVQ R10, safe-32(SP)
 
-	// SI is the place to encode to.
+	// SI is the slot to encode to, CX where the message starts.
 round:
-	CMPQ n+40(FP), $3
-	JLE encoded
-	MOVQ groups+32(FP), AX
 	MOVQ next-16(SP), DX
-	MOVQ prefix+56(FP), CX
-	ADDQ SI, CX
-	CMPB cbor+48(FP), $0
+	MOVQ SI, CX
+	XORL R14, R14
+	CMPB long+104(FP), $0
+	JEQ encode
+
+	// Where ids read and bytes written lie alike in their pages the processor
+	// takes the one for the other and waits.
+	MOVQ SI, BX
+	SUBQ DX, BX
+	ANDQ $4095, BX
+	MOVQ $0, -16(SI)
+	CMPQ BX, $1536 // bytes that may still be on their way to the cache, and some
+	JHI placed
+	ADDQ $2048, CX
+	MOVQ $2048, -16(SI)
+
+placed:
+	VMOVDQU64 Z16, (CX)
+	MOVQ n+64(FP), AX
+	CMPQ AX, hashed-24(SP)
+	JGT encode
+
+	// Stripes of the message to be hashed can be added already, R14 of them: as
+	// far as the secret goes, but for the first, which waits for the hash
+	// before, and the last.
+	MOVQ SI, R10
+	ADDQ room+24(FP), R10
+	CMPQ R10, end-8(SP)
+	CMOVQEQ ring+16(FP), R10
+	MOVQ -8(R10), AX
+	SUBQ -16(R10), AX
+	CMPQ AX, $240
+	JLS encode
+	ADDQ -16(R10), R10
+	VMOVDQU64 START(R8), Z6
+	VPXORQ Z7, Z7, Z7
+	ADDQ $64, R10
+	LEAQ 8(R8), R11
+	DECQ AX
+	SHRQ $6, AX // stripes but the last
+	MOVQ $16, R14
+	CMPQ AX, R14
+	CMOVQLT AX, R14
+	DECQ R14
+
+encode:
+	MOVQ n+64(FP), AX
+	CMPQ AX, lead+32(FP)
+	JLE encoded
+	MOVQ steps+48(FP), AX
+	ADDQ prefix+80(FP), CX
+	CMPB cbor+72(FP), $0
 	JNE cborids
-	PICKLEIDS(pickles)
+	ENCODE(PICKLEZEROS, pickleboth, picklealone, picklesteps, picklelast, picklemore, trailer)
 	JMP trailer
 
 cborids:
-	CBORIDS(cbors)
+	ENCODE(CBORZEROS, cborboth, cboralone, cborsteps, cborlast, cbormore, trailer)
 
 trailer:
+	MOVQ rest+56(FP), BX
+	LEAQ (DX)(BX*4), DX
 	MOVQ DX, next-16(SP)
-	MOVQ trailer+64(FP), AX
+	MOVQ trailer+88(FP), AX
 	MOVQ AX, (CX)
 	SUBQ SI, CX
-	ADDQ trailing+72(FP), CX
-	MOVQ CX, (SI)
+	ADDQ trailing+96(FP), CX
+	MOVQ CX, -8(SI)
 
 encoded:
-	ADDQ room+16(FP), SI
+	ADDQ room+24(FP), SI
 	CMPQ SI, end-8(SP)
-	CMOVQEQ ring+8(FP), SI
-	MOVQ rounds-24(SP), R11
-	SUBQ n+40(FP), R11
-	CMPQ R11, $3
-	JLT nexttime
-	MOVQ (SI), R9
-	ADDQ $8, SI
+	CMOVQEQ ring+16(FP), SI
+	MOVQ n+64(FP), AX
+	CMPQ AX, hashed-24(SP)
+	JGT nexttime
+	MOVQ -8(SI), R9
+	MOVQ SI, slot-48(SP)
+	CMPB long+104(FP), $0
+	JEQ first
+	SUBQ -16(SI), R9
+	ADDQ -16(SI), SI
+	STRIPES(first4, first3, first1, first)
 
 	// The first four words: what every message begins with, the hash before,
 	// the first bytes after it.
-	CMPB cbor+48(FP), $0
+	CMPB cbor+72(FP), $0
 	JNE cbor
 	LEAQ -11(R9), AX // length of the frame
 	SHLQ $24, AX
@@ -256,21 +290,28 @@ encoded:
 	MOVQ $0x1043000000, DX
 	ORQ DX, BX
 	MOVQ R12, CX
-	SHRQ $24, R13, CX
+	SHRQ $24, CX
+	MOVQ R13, DX
+	SHLQ $40, DX
+	ORQ DX, CX
 	MOVQ 29(SI), R11
-	SHRQ $24, R11, R13
-	MOVQ R13, R11
+	SHLQ $40, R11
+	SHRQ $24, R13
+	ORQ R13, R11
 	JMP words
 
 cbor:
 	MOVQ R12, AX
 	SHLQ $16, AX
 	ORQ $0x5083, AX
-	MOVQ R12, BX
-	SHRQ $48, R13, BX
+	SHRQ $48, R12
+	MOVQ R13, BX
+	SHLQ $16, BX
+	ORQ R12, BX
 	MOVQ 18(SI), CX
-	SHRQ $48, CX, R13
-	MOVQ R13, CX
+	SHLQ $16, CX
+	SHRQ $48, R13
+	ORQ R13, CX
 	MOVQ 24(SI), R11
 
 words:
@@ -315,18 +356,22 @@ final:
 	NEGQ R12
 
 digest:
+	MOVQ key-56(SP), AX
+	MOVQ R13, (AX)
+	ADDQ $8, AX
+	MOVQ AX, key-56(SP)
 	BSWAPQ R12
 	BSWAPQ R13
 	MOVQ R12, (DI)
 	MOVQ R13, 8(DI)
 	ADDQ $16, DI
-	SUBQ $8, SI
+	MOVQ slot-48(SP), SI
 
 nexttime:
-	DECQ n+40(FP)
+	DECQ n+64(FP)
 	JNZ round
 	IDBIG(AX)
-	SETNE big+104(FP)
+	SETNE big+136(FP)
 	VZEROUPPER
 	RET
 
@@ -367,54 +412,36 @@ end:
 	MIX(-16(SI)(R9*1), -8(SI)(R9*1), -32(SI)(R9*1), -24(SI)(R9*1), 103, 111, 119, 127)
 	JMP final
 
-	// The first stripe comes last in its block of 16, so that what depends on
-	// the hash before comes late.
+	// The first stripe comes last of those that are under the secret, so that
+	// what depends on the hash before comes late.
 long:
-	VMOVDQU64 START(R8), Z0
-	VPXORQ Z1, Z1, Z1
+	VMOVDQU64 (SI), Z8
+	VMOVQ AX, X11
+	VPINSRQ $1, BX, X11, X11
+	VMOVQ CX, X12
+	VPINSRQ $1, R11, X12, X12
+	VINSERTI128 $1, X12, Y11, Y11
+	VINSERTI64X4 $0, Y11, Z8, Z8
+	STRIPE((R8))
 	LEAQ -1(R9), R12
 	SHRQ $6, R12 // stripes but the last
-	MOVQ $16, R13
-	CMPQ R12, R13
-	CMOVQLT R12, R13
-	SUBQ R13, R12
-	MOVQ R13, R10
-	DECQ R13
-	LEAQ 64(SI), R14
-	LEAQ 8(R8), DX
-	STRIPES(first)
-	VMOVDQU64 (SI), Z2
-	VMOVQ AX, X6
-	VPINSRQ $1, BX, X6, X6
-	VMOVQ CX, X7
-	VPINSRQ $1, R11, X7, X7
-	VINSERTI128 $1, X7, Y6, Y6
-	VINSERTI64X4 $0, Y6, Z2, Z2
-	STRIPE((R8))
-	CMPQ R10, $16
-	JLT last
 
 more:
-	SCRAMBLE
-	MOVQ R8, DX
-	CMPQ R12, $16
-	JLT rest
 	SUBQ $16, R12
-	MOVQ $16, R13
-	STRIPES(block)
+	JLT last
+	SCRAMBLE
+	MOVQ R8, R11
+	MOVQ $16, R14
+	CMPQ R12, R14
+	CMOVQLT R12, R14
+	STRIPES(more4, more3, more1, more0)
 	JMP more
 
-rest:
-	MOVQ R12, R13
-	TESTQ R13, R13
-	JZ last
-	STRIPES(tail)
-
 last:
-	VMOVDQU64 -64(SI)(R9*1), Z2
+	VMOVDQU64 -64(SI)(R9*1), Z8
 	STRIPE(121(R8))
 	SWAP
-	VMOVDQU64 Z0, acc-96(SP)
+	VMOVDQU64 Z6, acc-128(SP)
 	MOVQ R9, R12
 	IMULQ PRIME2(R8), R12
 	NOTQ R12
