@@ -38,7 +38,7 @@ type options struct {
 	joins, leaves, engine                 string
 	block, limit, workers, routers, procs int
 	autoscale                             int
-	ttft, tpot, noise, peerLag            float64
+	ttft, tpot, noise, peerLag, spread    float64
 	json, quiet                           bool
 }
 
@@ -67,6 +67,7 @@ func run(args []string, out, progress io.Writer) error {
 	fs.StringVar(&o.svg, "svg", "", "folder for plots")
 	fs.IntVar(&o.block, "block", 512, "tokens in a block of -trace or -vllm-log")
 	fs.IntVar(&o.limit, "limit", 3000, "requests of a trace to play; 0 plays all")
+	fs.Float64Var(&o.spread, "spread", 0, "seconds over which requests of one timestamp of a trace are spread, evenly, where it was rounded")
 	fs.IntVar(&o.workers, "workers", 8, "workers")
 	fs.IntVar(&o.routers, "routers", 1, "router replicas")
 	fs.Float64Var(&o.peerLag, "peer-lag", 0, "seconds until a router replica learns what the others sent; 0 for replicas that share nothing")
@@ -299,7 +300,28 @@ func scenario(o *options, name string) (simulate.Scenario, error) {
 	if err != nil {
 		return simulate.Scenario{}, fmt.Errorf("%s: %w", file, err)
 	}
+	if o.spread > 0 {
+		name += "-spread"
+		spread(t.Arrivals, o.spread)
+	}
 	return simulate.Scenario{Name: name, Loads: loads, Make: func(uint64) *simulate.Trace { return t }}, nil
+}
+
+// spread moves requests of the same time apart, in their order.
+func spread(arrivals []simulate.Arrival, over float64) {
+	for len(arrivals) > 0 {
+		n, seconds := 1, over
+		for n < len(arrivals) && arrivals[n].At == arrivals[0].At {
+			n++
+		}
+		if n < len(arrivals) {
+			seconds = min(over, arrivals[n].At-arrivals[0].At) // never past the next
+		}
+		for i := range n {
+			arrivals[i].At += seconds * float64(i) / float64(n)
+		}
+		arrivals = arrivals[n:]
+	}
 }
 
 func numbers(list string) ([]float64, error) {

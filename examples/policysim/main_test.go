@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas/scoring/simulate"
 )
 
 func TestJSONLines(t *testing.T) {
@@ -38,8 +40,9 @@ func TestJSONLines(t *testing.T) {
 	require.Contains(t, string(svg), "</svg>")
 
 	out.Reset()
-	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random"}, &out, io.Discard))
+	require.NoError(t, run([]string{"-trace", trace, "-block", "16", "-policies", "random", "-spread", "1"}, &out, io.Discard))
 	require.Contains(t, out.String(), "goodput/s")
+	require.Contains(t, out.String(), "mine-spread")
 	engine := filepath.Join(dir, "engine.json")
 	require.NoError(t, os.WriteFile(engine, []byte(`{"KVTokens": 64, "HostTokens": 1000}`), 0o600))
 	out.Reset()
@@ -53,6 +56,16 @@ func TestJSONLines(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"-vllm-log", log, "-block", "2"}, &out, io.Discard))
 	require.Contains(t, out.String(), `"input_length":3,"output_length":4`)
+}
+
+func TestSpread(t *testing.T) {
+	arrivals := []simulate.Arrival{{At: 1}, {At: 1}, {At: 1}, {At: 2}, {At: 2}, {At: 9}, {At: 9}}
+	spread(arrivals, 3)
+	var at []float64
+	for _, a := range arrivals {
+		at = append(at, a.At)
+	}
+	require.InDeltaSlice(t, []float64{1, 4. / 3, 5. / 3, 2, 3.5, 9, 10.5}, at, 1e-9)
 }
 
 func TestSummary(t *testing.T) {
