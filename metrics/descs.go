@@ -60,6 +60,7 @@ const (
 	speculative
 	speculation
 	shadow
+	shadowTokens
 	scrapes
 	numMetrics
 )
@@ -160,6 +161,8 @@ var described = [numMetrics]struct {
 		"KV blocks that were expected of a request, by what became of them: confirmed or removed by an event, expired, failed with the request, or refused for want of room."},
 	shadow: {"kvatlas_shadow_decisions_total", counter, []string{"result"},
 		"Decisions that a policy in the shadow (Options.Shadow) made too, without effect: it agreed, would have taken another worker (other), or failed."},
+	shadowTokens: {"kvatlas_shadow_cached_tokens", gauge, nil,
+		"Usable cached tokens of the workers that a policy in the shadow would have taken, less those of the workers that were taken, over all decisions since the start: falls where the shadow would hit less."},
 	scrapes: {"kvatlas_engine_scrapes_total", counter, []string{"worker", "result"}, "Times that a worker's own metrics page was asked for its load: ok or failed."},
 }
 

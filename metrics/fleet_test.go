@@ -3,6 +3,9 @@ package metrics_test
 import (
 	"bytes"
 	"cmp"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
 	"github.com/kvatlas/kvatlas/metrics"
+	"github.com/kvatlas/kvatlas/metrics/scrape"
 	"github.com/kvatlas/kvatlas/scoring"
 )
 
@@ -63,6 +67,29 @@ func (f *fleet) subscribe(o kvevents.SubscriberOptions, targets ...kvevents.Targ
 	for _, target := range targets {
 		require.NoError(f.t, f.Subscriber.Add(target))
 	}
+}
+
+// scrape asks engine a for its load, and engine b, which has none.
+func (f *fleet) scrape() {
+	f.t.Helper()
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/a" {
+			fmt.Fprintln(w, "vllm:num_requests_running 3")
+		}
+	}))
+	f.t.Cleanup(engine.Close)
+	var err error
+	f.Scraper, err = scrape.New(scrape.Options{Period: 10 * time.Millisecond, Timeout: 10 * time.Second})
+	require.NoError(f.t, err)
+	f.t.Cleanup(f.Scraper.Close)
+	for _, name := range []string{"a", "b"} {
+		require.NoError(f.t, f.Scraper.Add(name, engine.URL+"/"+name))
+	}
+	require.Eventually(f.t, func() bool {
+		a, _ := f.Scraper.Status("a")
+		b, _ := f.Scraper.Status("b")
+		return a.Pages > 0 && b.Failures > 0
+	}, 20*time.Second, time.Millisecond)
 }
 
 // status returns the status of a worker's rank 0.

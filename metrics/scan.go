@@ -214,6 +214,7 @@ func (s *scan) requests(snap *kvatlas.Snapshot) {
 		s.count(shadow, sh.Agreed, "agreed")
 		s.count(shadow, sh.Decisions-sh.Agreed-sh.Failed, "other")
 		s.count(shadow, sh.Failed, "failed")
+		s.add(shadowTokens, float64(sh.CachedTokens))
 	}
 }
 

@@ -155,6 +155,42 @@ func TestShadowDecisions(t *testing.T) {
 	}
 }
 
+// TestShadowTokens: how many more cached tokens a policy in the shadow would have
+// found, or fewer.
+func TestShadowTokens(t *testing.T) {
+	usable := func(sign float64) *scoring.Policy {
+		p, err := scoring.New(scoring.Options{Scorers: []scoring.WeightedScorer{{Weight: 1, Scorer: scoring.NewScorer("usable",
+			func(_ *scoring.Request, c *scoring.Candidate) float64 { return sign * float64(c.Match.Usable) })}}})
+		require.NoError(t, err)
+		return p
+	}
+	prompt := blockhash.Prompt{Tokens: make([]uint32, 3*blockSize+1)}
+	scheme, err := blockhash.SchemeFor("vllm", "0.33.0")
+	require.NoError(t, err)
+	h, err := blockhash.New(blockhash.Options{Scheme: scheme, BlockSize: blockSize, Seed: blockhash.SeedText("0")})
+	require.NoError(t, err)
+	held := stored(0, 3)
+	held.Hashes, err = h.AppendKeys(nil, &prompt)
+	require.NoError(t, err)
+	for sign, want := range map[float64]float64{1: -2 * 3 * blockSize, -1: 2 * 3 * blockSize} {
+		a, err := kvatlas.New(kvatlas.Options{Policy: usable(sign), Shadow: usable(-sign)})
+		require.NoError(t, err)
+		for _, name := range []string{"a", "b"} {
+			require.NoError(t, a.AddWorker(kvatlas.Worker{Name: name, Release: "0.33.0", BlockSize: blockSize, Seed: blockhash.SeedText("0")}))
+		}
+		require.NoError(t, a.Apply("a", payload(t, held)))
+		c, err := metrics.New(metrics.Options{}, metrics.Instance{Atlas: a})
+		require.NoError(t, err)
+		var choice kvatlas.Choice
+		for range 2 {
+			require.NoError(t, a.Route(&kvatlas.Request{Prompt: prompt}, &choice))
+		}
+		v, ok := value(t, c, "kvatlas_shadow_cached_tokens")
+		require.True(t, ok)
+		require.Equal(t, want, v)
+	}
+}
+
 // TestSilentPublisher: trials T122 and T158. A worker that never publishes is
 // told apart from one that does, scores nothing, and is no longer silent with its
 // first batch.

@@ -30,6 +30,7 @@ type panel struct {
 	kind         string // of panel; default timeseries
 	unit         string // Grafana's name
 	stack        bool
+	signed       bool // may be below zero
 	queries      []query
 }
 
@@ -105,6 +106,8 @@ var boards = []board{
 			{"sum by (worker) (increase(kvatlas_forgotten_batches_total{W}[$__rate_interval]))", "{{worker}}: given up"}}},
 		{title: "Shadow", about: "Share of decisions in which the policy in the shadow, if there is one, agreed.", unit: "percentunit",
 			queries: []query{{`sum(rate(kvatlas_shadow_decisions_total{F,result="agreed"}[$__rate_interval])) / sum(rate(kvatlas_shadow_decisions_total{F}[$__rate_interval]))`, "agreed"}}},
+		{title: "Hits of the shadow", about: "Cached tokens a decision that the worker of the policy in the shadow has beyond those of the worker taken; below zero it would hit less.", signed: true,
+			queries: []query{{"sum(delta(kvatlas_shadow_cached_tokens{F}[$__rate_interval])) / sum(increase(kvatlas_shadow_decisions_total{F}[$__rate_interval]))", "tokens"}}},
 	}},
 	{"kvatlas-cost", "kvatlas / Cost", "What decisions and events cost in time and memory.", []panel{
 		{title: "Time of a stage, 99 %", about: "Tokenize (where the caller tells), hash, match, score, apply: they do not overlap.", unit: "s",
@@ -168,6 +171,9 @@ func (b board) json() []byte {
 			custom["fillOpacity"], custom["stacking"] = 40, object{"mode": "normal"}
 		}
 		defaults := object{"unit": p.unit, "min": 0, "custom": custom}
+		if p.signed {
+			delete(defaults, "min")
+		}
 		if p.unit == "" {
 			defaults["unit"] = "short"
 		}

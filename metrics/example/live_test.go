@@ -99,6 +99,7 @@ type dashboard struct {
 		FieldConfig struct {
 			Defaults struct {
 				Unit   string
+				Min    *float64
 				Custom struct{ Stacking struct{ Mode string } }
 			}
 		}

@@ -31,6 +31,7 @@ import (
 	"github.com/kvatlas/kvatlas/kvevents"
 	"github.com/kvatlas/kvatlas/metrics"
 	"github.com/kvatlas/kvatlas/metrics/scrape"
+	"github.com/kvatlas/kvatlas/scoring"
 )
 
 // servers are the recordings that play the fleet, with a page of their own
@@ -105,7 +106,12 @@ func newFleet(o options, l net.Listener) (*fleet, error) {
 
 func (f *fleet) open() (err error) {
 	latency, hook := new(metrics.Latency), new(metrics.StreamHook)
-	if f.atlas, err = kvatlas.New(kvatlas.Options{Observer: latency, MemoBytes: 8 << 20, Speculate: true}); err != nil {
+	// A recorded prompt has one candidate, so that the shadow always agrees.
+	shadow, err := scoring.Preset("llm-d", nil)
+	if err != nil {
+		return err
+	}
+	if f.atlas, err = kvatlas.New(kvatlas.Options{Observer: latency, MemoBytes: 8 << 20, Speculate: true, Shadow: shadow}); err != nil {
 		return err
 	}
 	if f.sub, err = kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: f.atlas.Handler(), Hooks: []any{hook}, SilentAfter: f.o.silent}); err != nil {

@@ -98,8 +98,12 @@ func console(d dashboard, end time.Time) string {
 		if panel.FieldConfig.Defaults.Custom.Stacking.Mode == "normal" {
 			renderer = "area"
 		}
-		options, _ := json.Marshal(map[string]any{"expr": exprs, "name": names, "renderer": renderer, "height": 120, "width": 300,
-			"duration": watchFor.Seconds(), "endTime": end.Unix(), "min": 0, "yAxisTicks": 4, "xTitle": ""})
+		graph := map[string]any{"expr": exprs, "name": names, "renderer": renderer, "height": 120, "width": 300,
+			"duration": watchFor.Seconds(), "endTime": end.Unix(), "yAxisTicks": 4, "xTitle": ""}
+		if least := panel.FieldConfig.Defaults.Min; least != nil {
+			graph["min"] = *least
+		}
+		options, _ := json.Marshal(graph)
 		fmt.Fprintf(&page, "<div class=panel><b>%s</b><div id=p%d></div></div>\n<script>(o => { o.node = document.getElementById('p%d'); "+
 			"o.yAxisFormatter = o.yHoverFormatter = v => unit(v, %q); new PromConsole.Graph(o) })(%s)</script>\n",
 			html.EscapeString(panel.Title), i, i, panel.FieldConfig.Defaults.Unit, options)

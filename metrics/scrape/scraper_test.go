@@ -3,6 +3,8 @@ package scrape
 import (
 	"compress/gzip"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +143,58 @@ func TestSlowEngine(t *testing.T) {
 		bad, _ := s.Status("slow")
 		return st.Pages > 2 && bad.Failures > 2
 	})
+}
+
+// TestHundreds: of hundreds of engines each answer is its own engine's, whatever
+// others do, and those that do not answer are unknown.
+func TestHundreds(t *testing.T) {
+	const engines = 400
+	block := make(chan struct{})
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		var n int
+		_, _ = fmt.Sscanf(r.URL.Path, "/%d", &n)
+		switch n % 20 {
+		case 3: // hangs
+			select {
+			case <-block:
+			case <-r.Context().Done():
+			}
+		case 5:
+			http.Error(w, "no", http.StatusInternalServerError)
+		case 7:
+			panic(http.ErrAbortHandler)
+		case 9: // takes longer than a turn
+			time.Sleep(60 * time.Millisecond)
+			fallthrough
+		default:
+			fmt.Fprintf(w, "vllm:num_requests_running %d\n", n)
+		}
+	})
+	defer close(block)
+	e.Config.ErrorLog = log.New(io.Discard, "", 0)
+	s := newScraper(t, Options{Period: 400 * time.Millisecond, Timeout: 2 * time.Second, Stale: time.Minute})
+	for i := range engines {
+		require.NoError(t, s.Add(fmt.Sprint(i), fmt.Sprintf("%s/%d", e.URL, i)))
+	}
+	for i := range engines {
+		name := fmt.Sprint(i)
+		bad := i%20 == 3 || i%20 == 5 || i%20 == 7
+		eventually(t, func() bool {
+			st, _ := s.Status(name)
+			if bad {
+				return st.Failures > 1
+			}
+			return st.Pages > 2
+		})
+		st, _ := s.Status(name)
+		if bad {
+			require.Zero(t, st.Pages, name)
+			require.Equal(t, scoring.Load{}, s.Load(name, 0), name)
+			continue
+		}
+		require.Zero(t, st.Failures, "%s: %v", name, st.Err)
+		require.Equal(t, scoring.Known(float64(i)), s.Load(name, 0).Running)
+	}
 }
 
 // TestConcurrent adds, reads and removes at once, and leaves no goroutine.

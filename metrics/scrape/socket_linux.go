@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// socket is a connection's, for calls that do not wait. Those are raw: the Go
-// runtime takes others for calls that may block and wakes a thread to watch them,
-// which in an idle process costs more than they do.
+// socket is a connection's, for calls that do not wait: Go's sockets never do. They
+// are raw, for the runtime takes others for calls that may block and wakes a thread to
+// watch them, which in an idle process costs more than they do.
 type socket struct {
 	raw   syscall.RawConn
 	quiet bool
@@ -37,7 +37,7 @@ func (s *socket) send(b []byte) bool {
 		if !s.quiet {
 			s.quiet = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, quietBytes) == nil
 		}
-		n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_NOSIGNAL|syscall.MSG_DONTWAIT, 0, 0)
+		n, _, errno := syscall.RawSyscall(syscall.SYS_WRITE, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		sent = errno == 0 && int(n) == len(b)
 	})
 	return err == nil && sent
@@ -47,7 +47,7 @@ func (s *socket) send(b []byte) bool {
 // other side has hung up, or on an error, which the next one to wait will meet.
 func (s *socket) receive(b []byte) (n int) {
 	_ = s.raw.Control(func(fd uintptr) {
-		got, _, errno := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)), syscall.MSG_DONTWAIT, 0, 0)
+		got, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		if errno == 0 {
 			n = int(got)
 		}
