@@ -30,6 +30,7 @@ const (
 type page struct {
 	ref  atomic.Uint64
 	mask atomic.Uint64
+	next atomic.Uint32 // where the chain went on that ends the page; only a hint
 }
 
 const (
@@ -59,7 +60,6 @@ type pageState struct {
 type slab struct {
 	keys  [slabKeys]uint64
 	pages [slabPages]page
-	next  [slabPages]atomic.Uint32 // where the chain went on that ends a page; only a hint
 	state [slabPages]pageState
 	free  [slabPages / 64]uint64 // pages without a line in use
 	spare int                    // how many of them
@@ -89,18 +89,35 @@ func (a *arena) line(line uint32) *[lineKeys]uint64 {
 	return (*[lineKeys]uint64)(s.keys[at : at+lineKeys])
 }
 
-// hint returns where the chain may go on that has the last position of a page,
-// if not behind it; 0 = not known.
-func (a *arena) hint(last uint32) uint32 {
-	return a.slab(last).next[last/pageKeys%slabPages].Load()
+// after returns where a chain most likely goes on that has a position: where
+// word was left, else behind it; 0 = not known.
+func (a *arena) after(last uint32) uint32 {
+	if last%pageKeys != pageKeys-1 {
+		return last + 1
+	}
+	return a.page(last).after(last)
+}
+
+// after is that of the arena for the last position of a page.
+func (p *page) after(last uint32) uint32 {
+	if next := p.next.Load(); next != 0 {
+		return next
+	}
+	if last%slabKeys == slabKeys-1 {
+		return 0
+	}
+	return last + 1
 }
 
 // lead leaves word where the chain went on that has a position, if that is the last of a page.
 func (a *arena) lead(last, to uint32) {
-	if last%pageKeys != pageKeys-1 || to == last+1 {
+	if last%pageKeys != pageKeys-1 {
 		return
 	}
-	if next := &a.slab(last).next[last/pageKeys%slabPages]; next.Load() != to {
+	if to == last+1 && to%slabKeys != 0 {
+		to = 0
+	}
+	if next := &a.page(last).next; next.Load() != to {
 		next.Store(to)
 	}
 }

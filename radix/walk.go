@@ -25,6 +25,8 @@ type walk struct {
 	one    [3]uint64 // the entry of a page with one holder
 	looked int       // keys looked at
 	cell   uint32    // reader cell that was free last time
+	reused bool      // not the first call
+	recent []uint64  // the upper half of a key, and its position
 }
 
 // joint is a worker that needs presence rows of several holders.
@@ -121,6 +123,34 @@ func (x *Index) probeOnce(key, h uint64) uint32 {
 	}
 }
 
+// recallSlots is how many keys a Result recalls at most, in 8 KiB.
+const recallSlots = 1 << 10
+
+// recall returns where a key lay when this Result last looked for it, 0 if it does
+// not recall. It saves the table's cache miss where prompts part at the same keys
+// again, as those of a conversation do. The answer may be out of date, or of
+// another index; there is such a position, no more.
+func (x *Index) recall(w *walk, key uint64) uint32 {
+	if len(w.recent) == 0 {
+		return 0
+	}
+	e := w.recent[key%recallSlots]
+	if pos := uint32(e); uint32(key>>32) == uint32(e>>32) && x.arena.slab(pos) != nil {
+		return pos
+	}
+	return 0
+}
+
+func (w *walk) remember(key uint64, pos uint32) {
+	if pos == 0 || !w.reused { // a Result for one call gains nothing
+		return
+	}
+	if len(w.recent) == 0 {
+		w.recent = make([]uint64, recallSlots)
+	}
+	w.recent[key%recallSlots] = key>>32<<32 | uint64(pos)
+}
+
 // equalRun returns how many leading keys of a and b are equal; b is as long as a.
 // Comparing arrays uses the runtime's vector code.
 func equalRun(a, b []uint64) (n int) {
@@ -145,16 +175,17 @@ func equalRun(a, b []uint64) (n int) {
 func (x *Index) walk(w *walk) {
 	var pos uint32 // where key i may lie; 0 = not known
 	i, sure, any := 0, false, w.anyAlive()
-	led := -1 // the key for which a hint was followed
+	recalled := -1 // the key that was last recalled
 	for (any || w.left > 0) && w.need(i) {
 		if pos == 0 {
-			pos, sure = x.probe(normal(w.keys[i])), true
-		} else if n := x.stride(w, pos, i); n > 0 {
-			i += n
-			if pos += uint32(n); pos%slabKeys == 0 {
-				pos, led = x.arena.hint(pos-1), i
+			key := normal(w.keys[i])
+			if recalled < i {
+				pos, sure, recalled = x.recall(w, key), false, i
 			}
-			continue
+			if pos == 0 {
+				pos, sure = x.probe(key), true
+				w.remember(key, pos)
+			}
 		}
 		w.looked = max(w.looked, i+1)
 		if pos == 0 { // nobody holds it
@@ -162,6 +193,13 @@ func (x *Index) walk(w *walk) {
 			i, any = i+1, false
 			w.check(i)
 			continue
+		}
+		if !sure && recalled < i { // the first page of a stretch is seldom whole
+			if to, n := x.stride(w, pos, i); n > i {
+				pos, i = to, n
+				w.looked = max(w.looked, i)
+				continue
+			}
 		}
 		s, off := x.arena.slab(pos), pos%pageKeys
 		words, moved := x.look(&s.pages[pos/pageKeys%slabPages], &w.one)
@@ -178,11 +216,7 @@ func (x *Index) walk(w *walk) {
 		}
 		at := pos % slabKeys
 		if !sure && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
-			if off == 0 && led < i && at > 0 { // not behind its page: perhaps where that one says
-				pos, led = x.arena.hint(pos-1), i
-			} else {
-				pos = 0
-			}
+			pos = 0
 			continue
 		}
 		run := bits.TrailingZeros64(^(asked >> off))
@@ -190,10 +224,7 @@ func (x *Index) walk(w *walk) {
 			w.endAll(i)
 			i, any = i+1, false
 			w.check(i)
-			pos, sure = pos+1, false
-			if pos%slabKeys == 0 {
-				pos = 0
-			}
+			pos, sure = x.arena.after(pos), false
 			continue
 		}
 		// Positions that are held are published: their keys do not change while
@@ -212,35 +243,67 @@ func (x *Index) walk(w *walk) {
 		i += n
 		w.looked = max(w.looked, i)
 		w.check(i)
-		if pos, sure = pos+uint32(n), false; n < run {
+		if n < run {
 			pos = 0
-		} else if pos%slabKeys == 0 {
-			pos, led = x.arena.hint(pos-1), i
+		} else {
+			pos, sure = x.arena.after(pos+uint32(n)-1), false
 		}
 	}
 	w.endAll(i)
 }
 
-// stride goes along whole pages that the one worker that is left holds alone,
-// which is what most of a long prompt is. It returns how many keys that were; the
-// general way takes it from there.
-func (x *Index) stride(w *walk, pos uint32, i int) (n int) {
-	if pos%pageKeys != 0 || w.left > 0 || w.source != nil || len(w.alive) != 1 || w.alive[0]&(w.alive[0]-1) != 0 {
-		return 0
+// stride goes along whole pages that all plain workers that are left hold, all in
+// one word of holders, which is what most of a long prompt is. It returns where
+// and with which key the general way goes on.
+func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
+	if pos%pageKeys != 0 || w.left > 0 || w.source != nil || len(w.keys)-i < pageKeys {
+		return pos, i
 	}
-	only := uint32(bits.TrailingZeros64(w.alive[0]))
-	s := x.arena.slab(pos)
-	for at := pos % slabKeys; at < slabKeys && len(w.keys)-i >= n+pageKeys; at += pageKeys {
-		pg := &s.pages[at/pageKeys]
-		ref := pg.ref.Load()
-		if refKind(ref) != refOne || refValue(ref) != only || pg.mask.Load() != ^uint64(0) || pg.ref.Load() != ref ||
-			*(*[pageKeys]uint64)(s.keys[at:]) != *(*[pageKeys]uint64)(w.keys[i+n:]) {
-			break
+	word, set := -1, uint64(0)
+	for k, alive := range w.alive {
+		if alive != 0 {
+			if set != 0 {
+				return pos, i
+			}
+			word, set = k, alive
 		}
-		n += pageKeys
 	}
-	w.looked = max(w.looked, i+n)
-	return n
+	for next := pos; next != 0 && next%pageKeys == 0; {
+		// Along one slab by a count: a position that came from each page before
+		// would make a chain of cache misses.
+		s, at := x.arena.slab(next), next%slabKeys
+		pos = next - at
+		for next = 0; next == 0; {
+			if at == slabKeys {
+				return 0, i
+			}
+			pg := &s.pages[at/pageKeys]
+			if len(w.keys)-i < pageKeys || !x.whole(pg, uint64(word), set) || *(*[pageKeys]uint64)(s.keys[at:]) != *(*[pageKeys]uint64)(w.keys[i:]) {
+				return pos + at, i
+			}
+			i, at = i+pageKeys, at+pageKeys
+			next = pg.next.Load()
+		}
+		pos = next
+	}
+	return pos, i
+}
+
+// whole tells whether each of a set of holders holds all of a page.
+func (x *Index) whole(pg *page, word, set uint64) bool {
+	switch ref := pg.ref.Load(); refKind(ref) {
+	case refOne:
+		hid := refValue(ref)
+		return uint64(hid/64) == word && 1<<(hid%64) == set && pg.mask.Load() == ^uint64(0) && pg.ref.Load() == ref
+	case refList:
+		words := x.recs.record(refValue(ref))
+		for j := 0; j+2 < len(words); j += 3 {
+			if words[j] == word && words[j+1]&set == set {
+				return words[j+2] == ^uint64(0)
+			}
+		}
+	}
+	return false
 }
 
 func (w *walk) anyAlive() bool {
@@ -266,9 +329,11 @@ func (w *walk) end(word int, set uint64, blocks int) {
 	if blocks == 0 {
 		return
 	}
+	ends, ids := w.ends, (*[64]WorkerID)(w.ids[word*64:])
 	for ; set != 0; set &= set - 1 {
-		w.ends = append(w.ends, Prefix{w.ids[word*64+bits.TrailingZeros64(set)], int32(blocks)})
+		ends = append(ends, Prefix{ids[bits.TrailingZeros64(set)&63], int32(blocks)})
 	}
+	w.ends = ends
 }
 
 // advance takes note of who holds the n keys from key i on, which lie at offset

@@ -179,7 +179,7 @@ func TestHints(t *testing.T) {
 		hinted := 0
 		for at := pageKeys; at < len(keys); at += pageKeys {
 			if last, first := x.find(keys[at-1]), x.find(keys[at]); first != last+1 {
-				require.Equal(t, first, x.arena.hint(last))
+				require.Equal(t, first, x.arena.after(last))
 				hinted++
 			}
 		}
@@ -189,4 +189,61 @@ func TestHints(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Prefix{{holders[i].Worker, int32(len(keys))}}, found)
 	}
+}
+
+// TestRecall asks several indexes with one Result, whose positions are out of date
+// or another index's, and for keys that share a slot of what it recalls.
+func TestRecall(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	indexes := make([]*Index, 3)
+	holders := make([][]Holder, len(indexes))
+	for n := range indexes {
+		x, err := New(Options{})
+		require.NoError(t, err)
+		indexes[n] = x
+		for i := range 3 {
+			w, err := x.AddWorker(fmt.Sprint(i), nil)
+			require.NoError(t, err)
+			holders[n] = append(holders[n], Holder{Worker: w})
+		}
+	}
+	chains := make([][]uint64, 60)
+	for i := range chains {
+		chains[i] = make([]uint64, 1+r.IntN(3*pageKeys))
+		for j := range chains[i] {
+			chains[i][j] = uint64(7)<<32 | uint64(i*1000+j+1)<<12 | uint64(r.IntN(2)) // two slots
+		}
+		if i%2 > 0 { // parts from another one
+			n := min(len(chains[i]), len(chains[i-1])) / 2
+			copy(chains[i][:n], chains[i-1])
+		}
+	}
+	var old Result
+	found, recalled := 0, 0
+	for range 3000 {
+		n := r.IntN(len(indexes))
+		x, h, keys := indexes[n], holders[n][r.IntN(3)], chains[r.IntN(len(chains))]
+		switch x.pack.eager = true; r.IntN(4) {
+		case 0:
+			require.NoError(t, x.Store(h, keys))
+		case 1:
+			require.NoError(t, x.Remove(h, keys[r.IntN(len(keys)):]))
+		}
+		for _, key := range keys {
+			if x.recall(&old.walk, key) != 0 {
+				recalled++
+			}
+		}
+		var fresh Result
+		want, err := x.Prefixes(&Query{Keys: keys}, &fresh)
+		require.NoError(t, err)
+		require.Empty(t, fresh.walk.recent)
+		have, err := x.Prefixes(&Query{Keys: keys}, &old)
+		require.NoError(t, err)
+		require.ElementsMatch(t, want, have)
+		require.Equal(t, fresh.Keys, old.Keys)
+		found += len(want)
+	}
+	require.NotZero(t, found)
+	require.NotZero(t, recalled)
 }
