@@ -87,6 +87,43 @@ func TestSiblingBurstsAreComputedOnce(t *testing.T) {
 	}
 }
 
+// TestSiblingsTogetherOrSpread: 64 prompts with the same beginning at the same
+// instant. A long one is worth keeping on one worker, one of 128 tokens is not; and
+// it is the policy that decides, as the others show.
+func TestSiblingsTogetherOrSpread(t *testing.T) {
+	siblings := func(shared int) *Trace {
+		m := newMaker(1)
+		prefix := m.fresh(shared / genBlock)
+		for i := range 16 { // so that replicas have heard of each other
+			m.request(float64(i)/16, "", 1000, m.fresh(1))
+		}
+		for range 64 {
+			m.request(1, "", 100, prefix)
+		}
+		return m.done()
+	}
+	for _, c := range []struct {
+		config    Config
+		shared    int
+		computed  [2]float64 // times what one worker would compute
+		imbalance [2]float64 // 8: all on one of eight workers; 1: an eighth on each; beside 16 others
+	}{
+		{Config{Policy: "kvatlas"}, 8192, [2]float64{1, 1}, [2]float64{4, 8}},
+		{Config{Policy: "kvatlas", Routers: 4, PeerLag: 0.02}, 8192, [2]float64{1, 1.1}, [2]float64{4, 8}},
+		{Config{Policy: "kvatlas"}, 128, [2]float64{1, 4}, [2]float64{1, 1.5}},
+		{Config{Policy: "kvatlas", NoSpeculation: true}, 8192, [2]float64{3, 8}, [2]float64{1, 4}},
+		{Config{Policy: "llm-d-approx"}, 8192, [2]float64{1, 1}, [2]float64{4, 8}},
+		{Config{Policy: "least-loaded"}, 8192, [2]float64{3, 8}, [2]float64{1, 1.5}},
+	} {
+		r := play(t, c.config, siblings(c.shared))
+		computed := float64(r.PrefillTokens) / float64(r.UniqueTokens)
+		t.Logf("%s, %d routers, speculation %v, %d tokens: computed %.2f times, max/mean load %.2f, p99 %.0f ms",
+			c.config.Policy, max(1, c.config.Routers), !c.config.NoSpeculation, c.shared, computed, r.LoadMaxOverMean, 1000*r.TTFT99)
+		require.True(t, c.computed[0] <= computed && computed <= c.computed[1]+0.001, "%+v: computed %v times", c, computed)
+		require.True(t, c.imbalance[0] <= r.LoadMaxOverMean+0.001 && r.LoadMaxOverMean <= c.imbalance[1]+0.001, "%+v: max/mean %v", c, r.LoadMaxOverMean)
+	}
+}
+
 func TestManyRoutersDoNotHerd(t *testing.T) {
 	for seed := range uint64(2) {
 		trace := cut(zipf(seed), 60)
