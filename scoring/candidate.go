@@ -68,7 +68,8 @@ type Load struct {
 
 	// Requests is the number of requests sent there and not yet finished.
 	Requests Gauge
-	// Peers is the number of those that other routers sent and told this one.
+	// Peers is the number of those that other replicas of this router sent, and
+	// told it of ([Peers]). Everything below counts them in too.
 	Peers Gauge
 	// Queued is the number of those that have no first token yet.
 	Queued Gauge

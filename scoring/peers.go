@@ -36,7 +36,7 @@ type PeersOptions struct {
 	Speculation *Speculation
 	KVAtlas     *KVAtlas
 	// MaxRequests bounds the requests that are followed; beyond, the oldest is
-	// let go as if it had failed. 0 means 65,536.
+	// let go as if it had failed. 0 means 262,144.
 	MaxRequests int
 }
 
@@ -73,7 +73,7 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 		return nil, optionErrorf("MaxRequests", "is negative; 0 takes the default")
 	}
 	if o.MaxRequests == 0 {
-		o.MaxRequests = 1 << 16
+		o.MaxRequests = 1 << 18
 	}
 	return &Peers{o: o, open: map[uint64]peerFlight{}}, nil
 }
