@@ -45,8 +45,13 @@ func (c *connection) ask(request []byte, deadline time.Time) bool {
 	return true
 }
 
-// arrived reads the head of the answer to what was asked out of what is there.
+// arrived reads the head of the answer to what was asked out of what is there. After
+// the deadline, as when the process stood still, that tells of another time.
 func (c *connection) arrived(r *request, in *inbox) (*http.Response, error) {
+	in.n, in.read = 0, 0
+	if time.Now().After(c.deadline) {
+		return nil, errNotYet
+	}
 	in.fill(&c.socket)
 	c.in.Reset(in)
 	return c.head(r)
@@ -134,18 +139,17 @@ func (c *connection) close() {
 type inbox struct {
 	b       []byte
 	n, read int
-	err     error
 }
 
 // maxInbox is more than a socket holds.
 const maxInbox = 4 << 20
 
-// fill takes all that is there.
+// fill takes all that is there into an empty inbox.
 func (in *inbox) fill(s *socket) {
 	if in.b == nil {
 		in.b = make([]byte, 256<<10)
 	}
-	for in.n, in.read = 0, 0; ; {
+	for {
 		n := s.receive(in.b[in.n:])
 		if in.n += n; in.n < len(in.b) || len(in.b) == maxInbox {
 			return

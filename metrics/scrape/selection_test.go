@@ -353,6 +353,37 @@ func TestLateAnswer(t *testing.T) {
 	}
 }
 
+// TestOldAnswer: an answer that waited beyond the deadline, since the process stood
+// still, is not taken for one of now.
+func TestOldAnswer(t *testing.T) {
+	e := newEngine(t, text(more))
+	u, err := url.Parse(e.URL)
+	require.NoError(t, err)
+	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	defer f.close()
+	r, err := f.request(e.URL)
+	require.NoError(t, err)
+	s := selection{fetcher: f, whole: r}
+	var p Page
+	var in inbox
+	var body bytes.Buffer
+	_, err = s.read(t.Context(), &p, &body)
+	require.NoError(t, err)
+	if !s.ask() {
+		require.NotEqual(t, "linux", runtime.GOOS)
+		t.Skip("answers are always waited for")
+	}
+	eventually(t, func() bool { return e.asked.Load() == 2 })
+	time.Sleep(20 * time.Millisecond)
+	f.conn.deadline = time.Now().Add(-time.Millisecond)
+	_, err = s.arrived(&p, &in, &body)
+	require.Equal(t, errNotYet, err)
+	_, err = s.read(t.Context(), &p, &body)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	_, err = s.read(t.Context(), &p, &body)
+	require.NoError(t, err)
+}
+
 // TestLongPage: one that no inbox holds is read all the same, a moderate one at once.
 func TestLongPage(t *testing.T) {
 	for _, size := range []int{1 << 20, 2 * maxInbox} {
