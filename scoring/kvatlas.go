@@ -441,9 +441,13 @@ func (v *atlasView) draw(candidates []*Candidate, costs []float64) int {
 	}
 	perToken, _ := v.k.speed(candidates[best].ID)
 	limit := costs[best] + v.k.o.Tolerance*math.Abs(costs[best]) + drawShare*v.novel*perToken
-	return rendezvous(v.req.Novel, candidates, func(i int) bool {
+	drawn := rendezvous(v.req.Novel, candidates, func(i int) bool {
 		return costs[i] <= limit && candidates[i].Match.Usable >= candidates[best].Match.Usable
 	})
+	if drawn < 0 { // the limit is no number, as a signal was none: the Policy refuses such costs
+		return best
+	}
+	return drawn
 }
 
 // copyPrice is the part of the work that one more copy of a prefix is charged with:
