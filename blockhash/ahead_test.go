@@ -40,14 +40,19 @@ func checkAhead(t *testing.T, d dice, size, blocks int) {
 		}
 		got, err := h.AppendDigests(nil, p)
 		require.NoError(t, err)
+		gotKeys, err := h.AppendKeys(nil, p)
+		require.NoError(t, err)
 		require.NoError(t, h.Start(&c, p))
 		var want []byte
+		var keys []uint64
 		for range blocks {
-			_, ok := c.Next()
+			key, ok := c.Next()
 			require.True(t, ok)
 			want = append(want, c.Digest()...)
+			keys = append(keys, key)
 		}
 		require.Equal(t, want, got, "%v, blocks of %d", a, size)
+		require.Equal(t, keys, gotKeys, "%v, blocks of %d", a, size)
 		require.Equal(t, slowDigests(h, p), got, "%v, blocks of %d", a, size)
 	}
 }

@@ -55,4 +55,12 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
+	for n := 1; n < 60; n++ {
+		raw := fenced(t, 4*n)
+		ids := unsafe.Slice((*uint32)(unsafe.Pointer(&raw[0])), n)
+		copy(ids, idsOfWidths(d, n))
+		for _, cbor := range []bool{false, true} {
+			(&encoder{cbor: cbor}).bulk(fenced(t, idSlot*n+bulkRoom), ids)
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 //
 // With SHA-256 two prompts are hashed side by side where the processor gains
 // from it: a chain is serial, and the SHA instructions of two chains overlap.
-// That saves about a fifth (benchmarks/README.md).
+// That saves a fifth to a half, by processor (benchmarks/hash/README.md).
 //
 // When a prompt is refused nothing is hashed, and the error names it.
 func (h *Hasher) AppendKeysEach(dst [][]uint64, prompts []*Prompt) ([][]uint64, error) {
