@@ -221,6 +221,7 @@ func (w *worker) reset() error {
 // apply takes a batch; the caller holds w.mu. It waits while it is not known what the
 // engine is.
 func (w *worker) apply(b *kvevents.Batch) error {
+	w.heard.Store(heardEvents)
 	w.position = kvevents.Position{}
 	if r := w.history.before; r != nil && !r.confirmed {
 		w.history.before = nil // it is not known what came between

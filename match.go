@@ -61,6 +61,10 @@ type WorkerMatch struct {
 	// [ByContent]; or the worker's events contradict its description, or have not
 	// told yet what an automatic worker is. Empty where the match stands.
 	Unknown string
+	// Unheard says that no event of the worker came yet, so that nothing is known of it
+	// rather than its cache empty: it may be a silent publisher. An engine whose replay is
+	// empty is not unheard, until a [Trip] ends there and it still announces nothing.
+	Unheard bool
 	radix.WorkerMatch
 	// ExternalUpperBound says that External may be too high: of LMCache in
 	// process no event tells what it evicted, and none of LMCache tells salts ([LMCache]);
@@ -170,6 +174,10 @@ func (a *Atlas) match(req *Request, m *Match) error {
 			refused, matched = err, false
 			break
 		}
+	}
+	for i, w := range m.picked { // after the look-up: what was not heard by now was not in it
+		heard := w.heard.Load()
+		m.Workers[i].Unheard = heard == nothingHeard || heard == heardSilent
 	}
 	if refused != nil && !matched {
 		m.Workers = m.Workers[:0]

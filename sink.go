@@ -4,7 +4,7 @@ import "github.com/kvatlas/kvatlas/kvevents"
 
 // Sink returns what a [kvevents.Stream] of the worker feeds: its batches are
 // applied in order, and what it forgets is forgotten. It is a [kvevents.Confirmer], for
-// [Atlas.ReadSnapshot]. The sink stays valid when the worker is removed; it then does
+// [Atlas.ReadSnapshot], and a [kvevents.Emptier]. The sink stays valid when the worker is removed; it then does
 // nothing. It is as safe for concurrent use as the Atlas.
 func (a *Atlas) Sink(name string) (kvevents.Sink, error) {
 	w, err := a.find(name)
@@ -39,12 +39,19 @@ func (s sink) Clear(cause kvevents.ClearCause) {
 		if cause == kvevents.ClearRestart {
 			return s.w.reset()
 		}
+		if cause == kvevents.ClearRemoved {
+			defer s.w.heard.Store(nothingHeard)
+		}
 		return s.w.clear(s.w.at.Load(), nil)
 	})
 }
 
+// Empty is the stream's word that the engine has published nothing so far.
+func (s sink) Empty() { s.w.heard.CompareAndSwap(nothingHeard, heardEmpty) }
+
 func (s sink) Lost(l kvevents.Loss) {
 	_ = s.w.locked(func() error {
+		s.w.heard.Store(heardEvents)
 		s.w.stats.Losses++
 		s.w.stats.LostBatches += l.Batches()
 		if s.w.position.Missing = true; l.Removals { // perhaps too much is held
@@ -76,6 +83,12 @@ func (h handler) Apply(src kvevents.Source, seq uint64, b *kvevents.Batch) {
 func (h handler) Clear(src kvevents.Source, c kvevents.ClearCause) {
 	if s, ok := h.sink(src); ok {
 		s.Clear(c)
+	}
+}
+
+func (h handler) Empty(src kvevents.Source) {
+	if s, ok := h.sink(src); ok {
+		s.Empty()
 	}
 }
 

@@ -236,6 +236,7 @@ func (s sink) Confirm(next uint64) {
 			return nil
 		}
 		r.confirmed = true
+		s.w.heard.Store(heardEvents)
 		if p := s.w.at.Load(); p != nil {
 			return s.w.enterRestored(p)
 		}

@@ -111,6 +111,7 @@ func (t *Trip) Finish(cached int) {
 		return // ended before
 	}
 	t.claims.Done()
+	t.a.served(t.worker, t.seen.PromptTokens)
 	if t.seen.CachedTokens < 0 { // nothing was predicted for the worker that served it
 		t.tell(scoring.PeerFinished, scoring.PeerNote{})
 		return
@@ -122,6 +123,14 @@ func (t *Trip) Finish(cached int) {
 	}
 	if t.a.learner != nil {
 		t.a.learner.FirstToken(t.seen)
+	}
+}
+
+// served notes that a prompt was computed: an engine that still announces nothing is not
+// empty, but silent.
+func (a *Atlas) served(name string, tokens int) {
+	if w, ok := a.current().byName[name]; ok && tokens > w.BlockSize {
+		w.heard.CompareAndSwap(heardEmpty, heardSilent)
 	}
 }
 

@@ -126,6 +126,7 @@ type worker struct {
 	at     atomic.Pointer[place]  // nil: nothing is known yet
 	reason atomic.Pointer[string] // why no prompt is known here; nil where they are
 	excess atomic.Bool            // removals may have been lost while blocks were known
+	heard  atomic.Uint32          // see nothingHeard
 
 	mu            sync.Mutex
 	gone          bool
@@ -147,6 +148,15 @@ type worker struct {
 
 	prediction Prediction
 }
+
+// What was heard of the worker so far: nothing; that its replay is empty; that it still is
+// after a request was served, as of a silent publisher; events.
+const (
+	nothingHeard uint32 = iota
+	heardEmpty
+	heardSilent
+	heardEvents
+)
 
 // unknown says why no prompt is known on the worker, "" where they are.
 func (w *worker) unknown() string {

@@ -22,6 +22,9 @@ type Handler interface {
 	Lost(Loss)
 }
 
+// SourceEmptier is [Emptier] for a [Handler].
+type SourceEmptier interface{ Empty(src Source) }
+
 // The hooks of SubscriberOptions.Hooks, for metrics and the like. Each has one
 // method, which is called like those of a [Handler] and must return soon.
 type (

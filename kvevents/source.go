@@ -385,6 +385,13 @@ func (src *source) Confirm(next uint64) {
 	}
 }
 
+// Empty tells the Handler, if it wants to know.
+func (src *source) Empty() {
+	if h, ok := src.sub.o.Handler.(SourceEmptier); ok {
+		h.Empty(src.Source)
+	}
+}
+
 func (src *source) Lost(l Loss) {
 	src.log.Warn("batches lost", "from", l.From, "to", l.To, "cause", l.Cause)
 	src.sub.o.Handler.Lost(l)

@@ -45,6 +45,11 @@ type Sink interface {
 	Lost(Loss)
 }
 
+// Emptier is implemented by a [Sink] that tells an engine that holds nothing from one
+// that was not heard yet. Empty says that the engine answered a replay with nothing, so
+// that it has published nothing so far.
+type Emptier interface{ Empty() }
+
 // StreamOptions configures a [Stream]. The zero value is a stream without
 // replay that clears on loss.
 type StreamOptions struct {

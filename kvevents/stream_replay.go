@@ -337,4 +337,7 @@ func (s *Stream) end(now time.Time) {
 	s.backoff = 0
 	s.started = true
 	s.advance(now, r.progress, LossReplayEnd)
+	if e, tells := s.sink.(Emptier); tells && s.next == 0 {
+		e.Empty()
+	}
 }

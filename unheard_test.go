@@ -1,0 +1,64 @@
+package kvatlas_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/kvatlas/kvatlas"
+	"github.com/kvatlas/kvatlas/blockhash"
+	"github.com/kvatlas/kvatlas/kvevents"
+	"github.com/kvatlas/kvatlas/kvevents/kveventstest"
+)
+
+// TestTrialT158Unheard: a worker of which no event came is said to be unheard, whether it has
+// no replay or none that answers; one whose replay is empty is empty, until it serves a request
+// and still announces nothing.
+func TestTrialT158Unheard(t *testing.T) {
+	mute, err := kveventstest.Start(kveventstest.Options{})
+	require.NoError(t, err)
+	defer mute.Close()
+	empty, err := kveventstest.Start(kveventstest.Options{Replay: true})
+	require.NoError(t, err)
+	defer empty.Close()
+	a := newAtlas(t, worker("mute"), worker("empty"))
+	s, err := kvevents.NewSubscriber(kvevents.SubscriberOptions{Handler: a.Handler()})
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.Add(kvevents.Target{Worker: "mute", Endpoint: mute.Endpoint()}))
+	require.NoError(t, s.Add(kvevents.Target{Worker: "empty", Endpoint: empty.Endpoint(), ReplayEndpoint: empty.ReplayEndpoint()}))
+
+	req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(64)}}
+	unheard := func() (out [2]bool) {
+		var m kvatlas.Match
+		require.NoError(t, a.Match(req, &m))
+		for i := range m.Workers {
+			out[i] = m.Workers[i].Unheard
+		}
+		return out
+	}
+	becomes := func(want [2]bool) {
+		t.Helper()
+		require.Eventually(t, func() bool { return unheard() == want }, 10*time.Second, time.Millisecond)
+	}
+	serve := func(name string) {
+		var c kvatlas.Choice
+		require.NoError(t, a.Route(&kvatlas.Request{Prompt: req.Prompt, Workers: []string{name}}, &c))
+		trip, err := a.Begin(req, &c)
+		require.NoError(t, err)
+		trip.Finish(0)
+	}
+	becomes([2]bool{true, false})
+	serve("mute")
+	require.Equal(t, [2]bool{true, false}, unheard())
+	serve("empty")
+	require.Equal(t, [2]bool{true, true}, unheard())
+	mute.Publish(kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	empty.Publish(kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	becomes([2]bool{false, false})
+	serve("empty")
+	require.Equal(t, [2]bool{false, false}, unheard())
+	require.True(t, s.Remove("empty"))
+	require.Equal(t, [2]bool{false, true}, unheard(), "nobody listens")
+}
