@@ -29,8 +29,13 @@ func run(t *testing.T, pattern string, check func(name string, file []byte) *Res
 			res.Print(&text)
 			t.Error(text.String())
 		}
+		require.False(t, incomplete(res), "%s: %v", name, res.Notes)
 	}
 	return results
+}
+
+func incomplete(res *Result) bool {
+	return slices.ContainsFunc(res.Notes, func(n string) bool { return strings.HasPrefix(n, "incomplete: ") })
 }
 
 // TestHash: every recorded hash of every release, under every algorithm, in one

@@ -110,13 +110,13 @@ func lmcacheHash(name string, file []byte) *Result {
 		return Broken(check, name, err)
 	}
 	res.What += fmt.Sprintf(", %d prompts", len(prompts))
-	h.complete(res, found, len(prompts))
-	return res
+	res.incomplete(h.missing(found, len(prompts)))
+	return res.sound()
 }
 
-// complete fails where lines are missing: each algorithm that LMCache offered has every
-// prompt, with and without its last chunk that is not full, and extra keys of four kinds.
-func (h *lmcacheHeader) complete(res *Result, found map[string]int, prompts int) {
+// missing says which lines are: each algorithm that LMCache offered has every prompt, with
+// and without its last chunk that is not full, and extra keys of four kinds.
+func (h *lmcacheHeader) missing(found map[string]int, prompts int) (missing []string) {
 	want := map[string]int{}
 	for algorithm, root := range h.Root {
 		if _, err := rootOf(root); err == nil || algorithm == "builtin" {
@@ -129,15 +129,11 @@ func (h *lmcacheHeader) complete(res *Result, found map[string]int, prompts int)
 		}
 	}
 	for what, n := range want {
-		if found[what] != n {
-			res.fail(Difference{Where: what, Want: fmt.Sprintf("%d lines", n), Got: fmt.Sprint(found[what])})
+		if found[what] < n {
+			missing = append(missing, fmt.Sprintf("%s: %d lines of %d", what, n-found[what], n))
 		}
 	}
-	for what, n := range found {
-		if _, ok := want[what]; !ok {
-			res.fail(Difference{Where: what, Want: "an algorithm of the header", Got: fmt.Sprintf("%d lines", n)})
-		}
-	}
+	return missing
 }
 
 func (h *lmcacheHeader) check(l *lmcacheLine, tokens []int64) *Difference {

@@ -81,11 +81,13 @@ func eventsFile(res *Result, file []byte, check func(*lmcacheHeader, *eventsLine
 	if python > 0 {
 		res.note("%d messages with Python's own hash, which is not computed: the rest is as it must be", python)
 	}
+	var missing []string
 	for form, n := range forms { // text or tensor; integers or digests
-		if n != 2 {
-			res.fail(Difference{Where: form, Want: "two lines", Got: fmt.Sprint(n)})
+		if n < 2 {
+			missing = append(missing, "the other line of "+form)
 		}
 	}
+	res.incomplete(missing)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -49,6 +50,15 @@ func (r *Result) fail(d Difference) {
 
 func (r *Result) note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
+}
+
+// incomplete notes what a whole file of this kind would have too. A part of one is as right
+// as what it has.
+func (r *Result) incomplete(missing []string) {
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		r.note("incomplete: %d missing, such as %s", len(missing), missing[0])
+	}
 }
 
 // Broken is the result of a file that could not be read or checked at all.

@@ -57,9 +57,6 @@ func publishersOf(s *recording.Session) (all []sglangPublisher, err error) {
 		if len(p.live) == 0 || p.page < 1 || p.buffer < 1 {
 			return nil, fmt.Errorf("line %d: a publisher with page size %d, a buffer of %d and %d messages", p.line, p.page, p.buffer, len(p.live))
 		}
-		if len(p.replays) != len(all[0].replays) {
-			return nil, fmt.Errorf("line %d: a publisher with %d replays, the first has %d", p.line, len(p.replays), len(all[0].replays))
-		}
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no publisher: not a file of frames")
@@ -109,7 +106,15 @@ func sglangReplay(res *Result, s *recording.Session) *Result {
 	if err != nil {
 		return Broken(res.Check, res.File, err)
 	}
+	most := 0
 	for _, p := range all {
+		most = max(most, len(p.replays))
+	}
+	var missing []string
+	for _, p := range all {
+		if n := len(p.replays); n < most {
+			missing = append(missing, fmt.Sprintf("%d replays of the publisher at line %d", most-n, p.line))
+		}
 		for i := range p.replays {
 			op := &p.replays[i]
 			op.Label = fmt.Sprintf("replay from %s", op.Start)
@@ -123,6 +128,7 @@ func sglangReplay(res *Result, s *recording.Session) *Result {
 		res.What += fmt.Sprintf("%d live messages and %d replays, ", len(p.live), len(p.replays))
 	}
 	res.What += fmt.Sprintf("of %d publishers", len(all))
+	res.incomplete(missing)
 	return res.sound()
 }
 
