@@ -37,7 +37,7 @@ func (c *connection) ask(request []byte, deadline time.Time) bool {
 	if c.conn == nil {
 		return false
 	}
-	if !c.socket.send(request) {
+	if !c.socket.idle() || !c.socket.send(request) {
 		c.close() // how much of it was sent is not known
 		return false
 	}
@@ -61,6 +61,9 @@ func (c *connection) arrived(r *request, in *inbox) (*http.Response, error) {
 // it if that was not done. An old connection that does not work is replaced once: the
 // engine may have been restarted, or tired of waiting.
 func (c *connection) get(ctx context.Context, r *request, deadline time.Time) (*http.Response, error) {
+	if c.conn != nil && c.deadline.IsZero() && !c.socket.idle() {
+		c.close()
+	}
 	for {
 		old := c.conn != nil
 		if !old {

@@ -129,6 +129,9 @@ func redirects(resp *http.Response) bool { return resp.StatusCode >= 300 && resp
 // that was the end.
 func (f *fetcher) read(page *request, resp *http.Response, body *bytes.Buffer) (ended bool, err error) {
 	body.Reset()
+	if resp.StatusCode < 200 { // another protocol begins, which has no end that a context would bring
+		return false, &statusError{page.URL.String(), resp.Status}
+	}
 	if resp.StatusCode != http.StatusOK {
 		_, err := io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
 		return err == io.EOF, &statusError{page.URL.String(), resp.Status}

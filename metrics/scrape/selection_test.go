@@ -384,6 +384,75 @@ func TestOldAnswer(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestUnasked: what an engine says unasked, as one that is tired of waiting does, is not
+// taken for the answer to the next request.
+func TestUnasked(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("a socket cannot be looked at without waiting")
+	}
+	l := listen(t)
+	said := make(chan bool, 20)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				in := bufio.NewReader(conn)
+				for {
+					if _, err := http.ReadRequest(in); err != nil {
+						return
+					}
+					fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 28\r\n\r\nvllm:num_requests_running 3\n")
+					time.Sleep(time.Millisecond)
+					fmt.Fprint(conn, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+					said <- true
+				}
+			}()
+		}
+	}()
+	page := "http://" + l.Addr().String()
+	u, err := url.Parse(page)
+	require.NoError(t, err)
+	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	defer f.close()
+	r, err := f.request(page)
+	require.NoError(t, err)
+	s := selection{fetcher: f, whole: r}
+	var p Page
+	var body bytes.Buffer
+	for turn := range 6 {
+		if turn > 2 {
+			require.False(t, s.ask())
+		}
+		_, err = s.read(t.Context(), &p, &body)
+		require.NoError(t, err, "turn %d", turn)
+		require.Equal(t, scoring.Known(3), p.Ranks[0].Load.Running)
+		<-said
+	}
+}
+
+// TestSwitched: an engine that begins another protocol does not hold up anybody, also
+// where a client of the caller's is used.
+func TestSwitched(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+		<-r.Context().Done() // until the test hangs up
+		time.Sleep(time.Second)
+	})
+	s := newScraper(t, Options{Client: &http.Client{}, Period: 20 * time.Millisecond, Timeout: time.Second})
+	require.NoError(t, s.Add("a", e.URL))
+	eventually(t, func() bool { st, _ := s.Status("a"); return st.Failures > 1 })
+}
+
 // TestLongPage: one that no inbox holds is read all the same, a moderate one at once.
 func TestLongPage(t *testing.T) {
 	for _, size := range []int{1 << 20, 2 * maxInbox} {

@@ -43,6 +43,20 @@ func (s *socket) send(b []byte) bool {
 	return err == nil && sent
 }
 
+// idle tells whether nothing is there: what comes unasked would be taken for the next
+// answer, and all others for the one after theirs.
+func (s *socket) idle() (idle bool) {
+	if s.raw == nil {
+		return true
+	}
+	var b [1]byte
+	_ = s.raw.Control(func(fd uintptr) {
+		_, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(&b[0])), 1)
+		idle = errno == syscall.EAGAIN // else it has hung up
+	})
+	return idle
+}
+
 // receive returns how many bytes it has put into b: 0 if there are none, if the
 // other side has hung up, or on an error, which the next one to wait will meet.
 func (s *socket) receive(b []byte) (n int) {
