@@ -9,8 +9,8 @@ import (
 // The table finds the line of eight keys in which a key lies. It is an
 // extendible hash table: a directory of segments, each of which splits alone.
 //
-// A segment is 256 buckets of a cache line: 12 slots of 32 bits and a count of the
-// entries that overflowed from the bucket to later ones. A slot is a tag of 8 bits
+// A segment is 256 buckets of a cache line: 12 slots of 32 bits, and how many entries
+// overflowed from the bucket to later ones, with a filter of which. A slot is a tag of 8 bits
 // of the key's hash and the number of a line; 0 is an empty slot, for no key lies
 // in line 0. A tag that fits is settled by the keys of the line. Two keys of one
 // line may have equal slots; either stands for both.
@@ -169,6 +169,25 @@ func found(bit int) int {
 	return 2*word + bit>>5
 }
 
+// The overflow of a bucket is a count in the lower 16 bits, and a filter of 16 bits
+// of the hashes that were counted since it was 0.
+const overflowCount = 1<<16 - 1
+
+func overflowBit(h uint64) uint32 { return 1 << 16 << (h >> 40 & 15) }
+
+// passed tells whether an entry of a hash may lie in a later bucket.
+func (b *bucket) passed(h uint64) bool { return b.overflow.Load()&overflowBit(h) != 0 }
+
+func (b *bucket) pass(h uint64) { b.overflow.Store(b.overflow.Load() + 1 | overflowBit(h)) }
+
+func (b *bucket) unpass() {
+	v := b.overflow.Load() - 1
+	if v&overflowCount == 0 {
+		v = 0
+	}
+	b.overflow.Store(v)
+}
+
 // free returns an empty slot of a bucket, -1 if there is none.
 func (b *bucket) free() int {
 	if m := ^binary.LittleEndian.Uint64(b.ways[:]) & (taken * eachTag); m != 0 {
@@ -189,7 +208,7 @@ func (s *segment) insert(h uint64, line uint32, way uint8) {
 			b.set(i, v, way)
 			return
 		}
-		b.overflow.Store(b.overflow.Load() + 1)
+		b.pass(h)
 		way |= away
 	}
 }
@@ -214,11 +233,11 @@ func (s *segment) remove(h uint64, line uint32, way uint8) bool {
 		if i := b.holding(v, way); i >= 0 {
 			b.set(i, 0, 0)
 			for p := start; p != at; p = (p + 1) & (buckets - 1) {
-				s[p].overflow.Store(s[p].overflow.Load() - 1)
+				s[p].unpass()
 			}
 			return true
 		}
-		if b.overflow.Load() == 0 {
+		if !b.passed(h) {
 			return false
 		}
 		at = (at + 1) & (buckets - 1)

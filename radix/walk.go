@@ -117,7 +117,7 @@ func (x *Index) probeOnce(key, h uint64) uint32 {
 				}
 			}
 		}
-		if s[at].overflow.Load() == 0 {
+		if !s[at].passed(h) {
 			return 0
 		}
 	}

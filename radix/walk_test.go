@@ -220,7 +220,7 @@ func TestRecall(t *testing.T) {
 	}
 	var old Result
 	found, recalled := 0, 0
-	for range 3000 {
+	for range 1000 {
 		n := r.IntN(len(indexes))
 		x, h, keys := indexes[n], holders[n][r.IntN(3)], chains[r.IntN(len(chains))]
 		switch x.pack.eager = true; r.IntN(4) {

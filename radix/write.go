@@ -101,7 +101,7 @@ func (x *Index) findIn(s *segment, key, h uint64) uint32 {
 				}
 			}
 		}
-		if b.overflow.Load() == 0 {
+		if !b.passed(h) {
 			return 0
 		}
 	}
@@ -200,7 +200,7 @@ func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
 	for i, key := range keys[:n] {
 		h, home := b.hashes[i], b.homes[i]
 		b.found[i] = 0
-		if home.matches(pattern(h)) != 0 || home.overflow.Load() != 0 {
+		if home.matches(pattern(h)) != 0 || home.passed(h) {
 			b.found[i] = x.findIn(d.segmentOf(h), normal(key), h)
 		}
 		b.slots[i] = int8(home.free())
