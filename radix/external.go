@@ -58,6 +58,17 @@ func (p *Profile) external(rows []row, n, units, local int) int {
 	return 0
 }
 
+// loadEnd returns how many units decide about a load of so many: it takes whole chunks
+// of each group, the last of which may end behind them.
+func (p *Profile) loadEnd(units int) int {
+	end := units
+	for i := range p.loads {
+		step := p.loads[i].step
+		end = max(end, ceilDiv(units, step)*step)
+	}
+	return end
+}
+
 func (p *Profile) offload(rows []row, n, units, local int) int {
 	loads := p.loads
 	top := n

@@ -297,3 +297,20 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	}))
 	require.Zero(t, testing.AllocsPerRun(100, func() { x.Medium("Storage"); x.Medium("GPU") }))
 }
+
+// TestLoadBehindHole: the connector takes whole blocks of each group, so that one of a
+// group with longer blocks counts though it ends behind the hole that ends the load, also
+// where the prompt's keys do not lie side by side.
+func TestLoadBehindHole(t *testing.T) {
+	x, w := simpleIndex(t, ProfileOptions{HashUnit: 1, Connector: Offloading, Groups: []Group{{BlockSize: 1}, {BlockSize: 4}, {BlockSize: 1}}}, "A", "B")
+	keys := seqKeys(9)
+	other := append(append([]uint64{}, keys[:3]...), randomKeys(5, 6)...)
+	require.NoError(t, x.Store(Holder{w[1], GPU, 0}, other))
+	require.NoError(t, x.Store(Holder{w[1], GPU, 0}, keys))
+	require.NoError(t, x.Store(Holder{w[0], CPU, 0}, keys[:4]))
+	require.NoError(t, x.Store(Holder{w[0], CPU, 1}, keys[3:4]))
+	require.NoError(t, x.Store(Holder{w[0], CPU, 2}, keys[:2])) // the hole
+	var r Result
+	require.NoError(t, x.Match(&Query{Keys: keys, Tokens: 9}, &r))
+	require.Equal(t, 2, r.Workers[0].External)
+}

@@ -389,6 +389,9 @@ func (w *walk) check(i int) {
 				c.checked += c.grain
 				continue
 			}
+			if i < c.profile.loadEnd(c.checked+c.grain) {
+				break
+			}
 			c.alive = false
 			w.left--
 			for _, h := range c.holders {
