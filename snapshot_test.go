@@ -324,6 +324,28 @@ func TestSnapshotDamaged(t *testing.T) {
 	require.Contains(t, left["w"], "followed already")
 }
 
+// TestSnapshotLeavesOut: workers that are known by content, and those that were given
+// batches which are not of the stream, so that its position does not tell what is held.
+func TestSnapshotLeavesOut(t *testing.T) {
+	nothing := newAtlas(t)
+	var none bytes.Buffer
+	require.NoError(t, nothing.WriteSnapshot(&none))
+	for name, w := range map[string]kvatlas.Worker{
+		"by content": {Name: "w", Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.XXHash},
+		"applied":    worker("w"),
+	} {
+		p := blockhash.Prompt{Tokens: tokens(9)}
+		batch := payload(t, w.Release, stored(keysOf(t, worker("w"), p), p.Tokens[:8]))
+		r := newRouter(t, w, nil)
+		r.connect(1, []kvevents.Message{{Seq: 0, Payload: batch}})
+		if name == "applied" {
+			require.NotEqual(t, none.Bytes(), r.snapshot())
+			require.NoError(t, r.Apply("w", batch))
+		}
+		require.Equal(t, none.Bytes(), r.snapshot(), name)
+	}
+}
+
 // TestSnapshotAtRandom: snapshots at any moment, used at any later one, of an engine that
 // evicts, clears and restarts and keeps little for its replays: the late router never
 // matches more than the engine holds after the last batch that it could know, and the
