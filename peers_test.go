@@ -54,6 +54,7 @@ func TestPeers(t *testing.T) {
 
 	now = now.Add(time.Second)
 	trip.FirstToken()
+	trip.FirstToken() // tells once
 	require.NoError(t, second.Route(req, &other))
 	require.Equal(t, scoring.Known(0), other.Decision.Chosen.Load.PrefillTokens)
 	trip.Finish(0)
@@ -65,12 +66,16 @@ func TestPeers(t *testing.T) {
 	trip, err = first.Begin(req, &c)
 	require.NoError(t, err)
 	retry := map[string]string{"a": "b", "b": "c", "c": "a"}[c.Worker]
+	now = now.Add(time.Second)
+	trip.FirstToken()
 	require.NoError(t, trip.Served(retry))
 	require.Equal(t, 1., requests(t, second, p)[retry])
+	now = now.Add(time.Second)
+	trip.FirstToken() // of the other worker
 	trip.Fail()
 	require.Zero(t, requests(t, second, p)[retry])
 	require.Equal(t, []scoring.PeerEvent{scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFinished,
-		scoring.PeerSent, scoring.PeerFailed, scoring.PeerSent, scoring.PeerFailed}, notes)
+		scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFailed, scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFailed}, notes)
 
 	require.ErrorIs(t, second.Heard(kvatlas.PeerNote{Worker: "nobody"}), kvatlas.ErrUnknownWorker)
 }

@@ -262,7 +262,7 @@ func (w *worker) enterRestored(p *place) error {
 		w.log.Warn("what a snapshot says is left out: the worker's blocks are known by content")
 		return nil
 	}
-	if err := p.domain.index.ReadSnapshot(bytes.NewReader(r.blocks), 0); err != nil {
+	if err := p.domain.index.ReadSnapshot(bytes.NewReader(r.blocks), 0, p.id); err != nil {
 		return err
 	}
 	if held, err := p.domain.index.WorkerStats(p.id); err == nil {

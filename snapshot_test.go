@@ -3,7 +3,9 @@ package kvatlas_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc64"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -344,6 +346,27 @@ func TestSnapshotLeavesOut(t *testing.T) {
 		}
 		require.Equal(t, none.Bytes(), r.snapshot(), name)
 	}
+}
+
+// TestSnapshotOfAnother: a record that has another worker's blocks changes nothing there,
+// for it is not that worker's stream that confirms it.
+func TestSnapshotOfAnother(t *testing.T) {
+	w := worker("a")
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	r := newRouter(t, w, nil)
+	r.connect(1, []kvevents.Message{{Seq: 0, Payload: payload(t, w.Release, stored(keysOf(t, w, p), p.Tokens[:8]))}})
+	made := r.snapshot()
+	made = bytes.Replace(made[:len(made)-8], []byte(`"name":"a"`), []byte(`"name":"b"`), 1)
+	made = binary.LittleEndian.AppendUint64(made, crc64.Checksum(made, crc64.MakeTable(crc64.ECMA)))
+	a := newAtlas(t, w, worker("b"))
+	left, err := a.ReadSnapshot(bytes.NewReader(made))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	sink, err := a.Sink("b")
+	require.NoError(t, err)
+	sink.(kvevents.Confirmer).Confirm(1)
+	require.Zero(t, matchOn(t, a, "a", p).Usable)
+	require.Zero(t, matchOn(t, a, "b", p).Usable)
 }
 
 // TestSnapshotAtRandom: snapshots at any moment, used at any later one, of an engine that

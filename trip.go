@@ -68,9 +68,10 @@ func (t *Trip) FirstToken() {
 	if t.a == nil {
 		return
 	}
-	if t.ttft == 0 {
-		t.ttft = t.a.now().Sub(t.sent)
+	if t.ttft != 0 {
+		return // reported before
 	}
+	t.ttft = t.a.now().Sub(t.sent)
 	_ = t.flight.FirstToken()
 	t.claims.FirstToken()
 	t.tell(scoring.PeerFirstToken, scoring.PeerNote{})
@@ -95,7 +96,7 @@ func (t *Trip) Served(name string) error {
 	}
 	t.claims.Fail()
 	t.tell(scoring.PeerFailed, scoring.PeerNote{})
-	t.worker, t.seen.Worker, t.seen.CachedTokens = name, w.serial, -1
+	t.worker, t.seen.Worker, t.seen.CachedTokens, t.ttft = name, w.serial, -1, 0
 	t.tell(scoring.PeerSent, scoring.PeerNote{Observation: t.seen})
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"hash/crc64"
 	"io"
 	"math"
+	"slices"
 )
 
 // A snapshot is, in little-endian order:
@@ -140,11 +141,12 @@ func (s *snapshotWriter) run(r keyRun) {
 }
 
 // ReadSnapshot replaces what the snapshot's workers hold by what it says. Workers
-// are found by name; those that are not registered are left out. Nothing is
+// are found by name; those that are not registered are left out, and all but the given
+// ones if any is given. Nothing is
 // changed unless the whole snapshot is sound: it is kept in memory until then, up
 // to limit blocks (0 = [MaxBlocks]). Its errors wrap [ErrSnapshot] or are the
 // reader's.
-func (x *Index) ReadSnapshot(r io.Reader, limit int) error {
+func (x *Index) ReadSnapshot(r io.Reader, limit int, only ...WorkerID) error {
 	if !x.made() {
 		return ErrIndex
 	}
@@ -161,7 +163,7 @@ func (x *Index) ReadSnapshot(r io.Reader, limit int) error {
 	}
 	for _, w := range workers {
 		id, ok := x.Worker(w.name)
-		if !ok {
+		if !ok || len(only) > 0 && !slices.Contains(only, id) {
 			continue
 		}
 		if err := x.Clear(id); err != nil {
