@@ -161,6 +161,11 @@ type Stream struct {
 	known    bool      // something was applied since the last Clear
 	base     uint64    // knowledge is complete from this sequence on
 	tiers    bool      // a medium other than the device was seen
+	// Numbers from lost to before lostEnd were given up for a live batch beyond them; none
+	// if lostEnd is 0.
+	lost, lostEnd uint64
+	stray         uint64 // the number after the last stray's, see isStray
+	strayed       bool   // there was one
 
 	wait pending
 

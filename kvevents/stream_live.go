@@ -59,6 +59,10 @@ func (s *Stream) crosses(conn uint64) {
 // over. Messages of one connection must be given in the order of arrival.
 func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 	s.stats.Messages++
+	if m.Seq == math.MaxUint64 { // the end marker's, of no batch
+		s.Garbage()
+		return
+	}
 	at, ok := payloadTime(m.Payload)
 	if !ok {
 		at = math.NaN()
@@ -92,6 +96,8 @@ func (s *Stream) Message(now time.Time, conn uint64, m Message) {
 			}
 			s.restart(floor)
 			s.wait.drop(func(waiting) bool { return true })
+		case m.Seq < s.next && s.isStray(w) && s.disowned(now, w.seq):
+			s.restart(math.Inf(-1))
 		case m.Seq < s.next:
 			s.stats.Duplicates++
 			return
@@ -157,6 +163,31 @@ func (s *Stream) fromAnother(w waiting) bool {
 	}
 	same, known := s.prints.same(w.seq, fingerprint(w.payload))
 	return s.anchored && w.seq < s.next && known && !same && w.conn >= s.conn
+}
+
+// isStray reports whether a batch was given up for one beyond it that came before: over a
+// connection that keeps the order, one of the two is not the engine's.
+func (s *Stream) isStray(w waiting) bool {
+	if w.seq < s.lost || w.seq >= s.lostEnd || w.conn < s.conn {
+		return false
+	}
+	same, _ := s.prints.same(w.seq, fingerprint(w.payload))
+	return !same
+}
+
+// disowned reports, given a stray, whether the batch applied last is not the engine's, whose
+// own numbers then go on: a replay is asked whether it is, without one two strays in a row say so.
+func (s *Stream) disowned(now time.Time, seq uint64) bool {
+	before := s.strayed && s.stray == seq
+	s.stray, s.strayed = seq+1, true
+	if !s.o.Replay {
+		return before
+	}
+	s.doubt()
+	if !s.req.active {
+		s.ask(now)
+	}
+	return false
 }
 
 // holds reports whether the next batch must wait although nothing is missing
@@ -277,6 +308,12 @@ func (s *Stream) lose(now time.Time, from, to uint64, cause Cause) {
 	s.stats.Losses++
 	s.stats.Lost += l.Batches()
 	s.started, s.missing, s.base = true, true, to+1
+	if cause != LossPayload && cause != LossEvent && to+1 != from {
+		if s.lostEnd == 0 {
+			s.lost = from
+		}
+		s.lostEnd = to + 1
+	}
 	s.sink.Lost(l)
 	if !l.Removals {
 		return
@@ -303,6 +340,10 @@ func (s *Stream) restart(floor float64) {
 	s.prints = fingerprints{}
 	s.next, s.base, s.anchored, s.started = 0, 0, false, true
 	s.replayed, s.lastConn = floor, 0
+	s.lostEnd, s.strayed = 0, false
+	if math.IsInf(floor, -1) { // nor does any time of before count
+		s.newest = floor
+	}
 	s.unsure, s.missing, s.recover, s.tiers = false, false, false, false
 	s.behind = false
 }

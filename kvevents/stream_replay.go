@@ -2,6 +2,7 @@ package kvevents
 
 import (
 	"bytes"
+	"math"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -228,6 +229,9 @@ func (s *Stream) repeated(now time.Time, r Reply) {
 	case known && s.req.verify:
 		s.unsure, s.req.verify, s.req.hold, s.lastConn = false, false, false, s.conn
 		s.req.proven = true
+		if r.Seq >= s.lostEnd { // what they were given up for is the engine's
+			s.lostEnd, s.strayed = 0, false
+		}
 		s.stats.Duplicates++
 		s.confirm()
 		s.advance(now, false, LossReplayEnd)
@@ -273,7 +277,7 @@ func (s *Stream) startOver(now time.Time, seq uint64) bool {
 	}
 	s.clear(ClearResync)
 	s.missing, s.unsure = false, false
-	s.prints, s.anchored = fingerprints{}, false
+	s.prints, s.anchored, s.lostEnd, s.strayed = fingerprints{}, false, 0, false
 	s.next, s.base = seq, seq
 	s.req.fresh, s.req.hold, s.req.proven = false, false, true
 	if seq > 0 {
@@ -330,7 +334,11 @@ func (s *Stream) end(now time.Time) {
 	r := s.req
 	if r.verify || r.fresh && s.anchored {
 		// It has less than the batch we know, so it is not the one we know.
-		s.otherPublisher(now, s.lastTime)
+		at := s.lastTime
+		if s.strayed { // or that batch was not its own, whatever its time
+			at = math.Inf(-1)
+		}
+		s.otherPublisher(now, at)
 		return
 	}
 	s.endRequest()
