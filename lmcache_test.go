@@ -102,7 +102,8 @@ func TestLMCacheInVLLMsStream(t *testing.T) {
 }
 
 // TestLMCacheSignedHashes: half of Python's own hashes, LMCache's default, are negative, as
-// vLLM's never are. That says nothing of vLLM, whether LMCache is declared or not.
+// vLLM's never are. That says nothing of vLLM, whether LMCache is declared or not, and whatever
+// it calls its medium.
 func TestLMCacheSignedHashes(t *testing.T) {
 	real := worker("w")
 	p := blockhash.Prompt{Tokens: tokens(9)}
@@ -110,35 +111,39 @@ func TestLMCacheSignedHashes(t *testing.T) {
 		if l.Algorithm != "builtin" {
 			continue
 		}
-		var batch []any
-		require.NoError(t, msgpack.Unmarshal(l.Payload, &batch))
-		for _, e := range batch[1].([]any) {
-			for key, v := range e.(map[string]any) {
-				if hashes, ok := v.([]any); ok && key == "block_hashes" {
-					hashes[0] = -int64(hashes[0].(uint64))
-				} else if parent, ok := v.(uint64); ok && key == "parent_block_hash" {
-					e.(map[string]any)[key] = -int64(parent)
+		for _, medium := range []string{"cpu", "CPU", "STORAGE"} {
+			var batch []any
+			require.NoError(t, msgpack.Unmarshal(l.Payload, &batch))
+			for _, e := range batch[1].([]any) {
+				for key, v := range e.(map[string]any) {
+					if key == "medium" {
+						e.(map[string]any)[key] = medium
+					} else if hashes, ok := v.([]any); ok && key == "block_hashes" {
+						hashes[0] = -int64(hashes[0].(uint64))
+					} else if parent, ok := v.(uint64); ok && key == "parent_block_hash" {
+						e.(map[string]any)[key] = -int64(parent)
+					}
 				}
 			}
-		}
-		signed, err := msgpack.Marshal(batch)
-		require.NoError(t, err)
-		require.NotEqual(t, l.Payload, signed)
-		undeclared, auto := l.worker(), kvatlas.Worker{Name: "w", Auto: true}
-		undeclared.LMCache = nil
-		for i, w := range []kvatlas.Worker{l.worker(), undeclared, auto} {
-			a := newAtlas(t, w)
-			require.NoError(t, a.Apply("w", signed))
-			stats, _, err := a.Stats("w")
+			signed, err := msgpack.Marshal(batch)
 			require.NoError(t, err)
-			require.Empty(t, stats.Contradiction)
-			if i == 0 {
-				require.Equal(t, len(l.Tokens)/l.Chunk*l.Chunk, matchOf(t, a, l.Tokens).External)
-			}
-			if i == 2 { // what decides comes afterwards
-				require.NoError(t, a.Apply("w", announced(t, real, p)))
+			require.NotEqual(t, l.Payload, signed)
+			undeclared, auto := l.worker(), kvatlas.Worker{Name: "w", Auto: true}
+			undeclared.LMCache = nil
+			for i, w := range []kvatlas.Worker{l.worker(), undeclared, auto} {
+				a := newAtlas(t, w)
 				require.NoError(t, a.Apply("w", signed))
-				require.Equal(t, 8, matchOf(t, a, p.Tokens).Usable)
+				stats, _, err := a.Stats("w")
+				require.NoError(t, err)
+				require.Empty(t, stats.Contradiction)
+				if i == 0 && medium != "STORAGE" {
+					require.Equal(t, len(l.Tokens)/l.Chunk*l.Chunk, matchOf(t, a, l.Tokens).External)
+				}
+				if i == 2 { // what decides comes afterwards
+					require.NoError(t, a.Apply("w", announced(t, real, p)))
+					require.NoError(t, a.Apply("w", signed))
+					require.Equal(t, 8, matchOf(t, a, p.Tokens).Usable)
+				}
 			}
 		}
 	}

@@ -293,8 +293,11 @@ func (m *Monitor) Observe(b *kvevents.Batch) {
 }
 
 func (m *Monitor) look(ev *kvevents.Event) {
-	if m.v.State == Alien || string(ev.Medium) == "cpu" {
-		return // LMCache's in vLLM's stream (vLLM writes "CPU"): its default hash, Python's own, has a sign
+	// Other caches publish in vLLM's stream: LMCache in process as "cpu", where vLLM writes
+	// "CPU", and hashes with a sign, as Python's own, beyond the device.
+	other := len(ev.Medium) > 0 && !strings.EqualFold(string(ev.Medium), "GPU")
+	if m.v.State == Alien || string(ev.Medium) == "cpu" || other && ev.Wire&kvevents.WireSigned != 0 {
+		return
 	}
 	if !m.form(ev) {
 		m.enter(Alien)
