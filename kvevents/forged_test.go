@@ -66,3 +66,18 @@ func TestForgedNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestAnswersOfADeadEngine: an answer that is older than a live batch of a lower number is from
+// before a restart, and is not believed.
+func TestAnswersOfADeadEngine(t *testing.T) {
+	r := newRig(t, StreamOptions{Replay: true})
+	r.Connected(r.now, 0)
+	r.end()
+	r.Message(r.now, 0, Message{Seq: 0, Payload: batchOf(0, 1)})
+	r.Message(r.now, 0, Message{Seq: 5, Payload: batchOf(5, 100)})
+	require.True(t, r.req.active)
+	r.Sent(r.now, r.req.ID)
+	r.replies(40, 9) // at 49
+	require.NotContains(t, r.d.take(), "9")
+	require.Equal(t, Degraded, r.Status(r.now).State)
+}

@@ -169,6 +169,12 @@ func (s *Stream) Reply(now time.Time, id uint64, r Reply) {
 		s.end(now)
 		return
 	}
+	at, _ := payloadTime(r.Payload)
+	if i, _ := s.wait.find(r.Seq); i > 0 && s.wait.all[i-1].time > at {
+		// A live batch of a lower number is newer: the answer is from before a restart.
+		s.fail(now, LossReplayFailed)
+		return
+	}
 	first := !s.req.answered
 	s.req.answered = true
 	if first && s.req.fresh && !s.startOver(now, r.Seq) {
@@ -181,7 +187,6 @@ func (s *Stream) Reply(now time.Time, id uint64, r Reply) {
 		s.repeated(now, r)
 		return
 	}
-	at, _ := payloadTime(r.Payload)
 	if s.contradicts(r, at) {
 		s.otherPublisher(now, at)
 		return
