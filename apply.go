@@ -298,6 +298,9 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 			return fmt.Errorf("kvatlas: worker %q: %s: %w", w.Name, e.Kind, err)
 		}
 	}
+	if b.UnknownTypes > 0 && !w.empty(p) {
+		w.excess.Store(true) // one may have removed something
+	}
 	return nil
 }
 

@@ -52,8 +52,9 @@ type Match struct {
 // from elsewhere: vLLM's offload connector, LMCache, or SGLang's host tier (HiCache).
 //
 // Besides what package radix says, UpperBound is set where namespaces share hashes
-// (SGLang), for engines known from documents, and when removals may have been lost while
-// blocks were known, until those are forgotten (kvevents.KeepOnLoss, kvevents.DecayOnLoss).
+// (SGLang), for engines known from documents, and when removals may have been lost
+// (kvevents.KeepOnLoss, kvevents.DecayOnLoss) or events of unknown type came while blocks
+// were known, until those are forgotten.
 type WorkerMatch struct {
 	Name string
 	Mode Mode

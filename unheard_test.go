@@ -62,3 +62,21 @@ func TestTrialT158Unheard(t *testing.T) {
 	require.True(t, s.Remove("empty"))
 	require.Equal(t, [2]bool{false, true}, unheard(), "nobody listens")
 }
+
+// TestUnknownTypeIsABound: after an event of unknown type, which may have been a removal, matches
+// are upper bounds until the worker's blocks are forgotten.
+func TestUnknownTypeIsABound(t *testing.T) {
+	a := newAtlas(t, worker("w"))
+	p := blockhash.Prompt{Tokens: tokens(9)}
+	stored := announced(t, worker("w"), p)
+	unknown := &kvevents.Batch{UnknownTypes: 1, Events: []kvevents.Event{{Type: []byte("BlockPinned")}}}
+	require.NoError(t, a.ApplyBatch("w", unknown), "nothing was held")
+	require.NoError(t, a.Apply("w", stored))
+	require.False(t, matchOf(t, a, p.Tokens).UpperBound)
+	require.NoError(t, a.ApplyBatch("w", unknown))
+	require.Equal(t, 8, matchOf(t, a, p.Tokens).Usable)
+	require.True(t, matchOf(t, a, p.Tokens).UpperBound)
+	require.NoError(t, a.Clear("w"))
+	require.NoError(t, a.Apply("w", stored))
+	require.False(t, matchOf(t, a, p.Tokens).UpperBound)
+}

@@ -53,7 +53,7 @@ func (s *Stream) Resume(p Position) bool {
 // position is where the stream is after the batch that it anchors to; none where what
 // was applied may be too much.
 func (s *Stream) position(print uint64) Position {
-	if s.over || s.unsure || math.IsNaN(s.lastTime) || math.IsInf(s.lastTime, 0) || math.IsNaN(s.oldest) || math.IsInf(s.oldest, 0) {
+	if s.over || s.unsure || s.unread || math.IsNaN(s.lastTime) || math.IsInf(s.lastTime, 0) || math.IsNaN(s.oldest) || math.IsInf(s.oldest, 0) {
 		return Position{}
 	}
 	return Position{Next: s.next, Print: print, Time: s.lastTime, Since: s.oldest, Missing: s.missing, Base: s.base, Tiers: s.tiers}

@@ -161,6 +161,7 @@ type Stream struct {
 	known    bool      // something was applied since the last Clear
 	base     uint64    // knowledge is complete from this sequence on
 	tiers    bool      // a medium other than the device was seen
+	unread   bool      // an event of unknown type came since the last clear
 	// Numbers from lost to before lostEnd were given up for a live batch beyond them; none
 	// if lostEnd is 0.
 	lost, lostEnd uint64
@@ -201,8 +202,11 @@ type Status struct {
 	// Missing: the engine may hold blocks that were never announced to us.
 	Missing bool
 	// Excess: blocks may be known that the engine no longer holds. With
-	// ClearOnLoss only an Unverified publisher can cause it.
+	// ClearOnLoss only an Unverified publisher and Unread events can cause it.
 	Excess bool
+	// Unread: events of a type that is not known came since the last clear. They may
+	// have stored or removed blocks (Missing, Excess); StreamStats.UnknownTypes counts them.
+	Unread bool
 	// Unverified: the connection is new since the last batch that proves the
 	// publisher is the same, and there is no replay to ask.
 	Unverified bool
@@ -217,7 +221,7 @@ type Status struct {
 // Status returns the state as of now.
 func (s *Stream) Status(now time.Time) Status {
 	st := Status{
-		Next: s.next, Missing: s.missing, Excess: s.over || s.unsure, Unverified: s.unsure, Confidence: 1,
+		Next: s.next, Missing: s.missing || s.unread, Excess: s.over || s.unsure || s.unread, Unread: s.unread, Unverified: s.unsure, Confidence: 1,
 		Waiting: len(s.wait.all), WaitingBytes: s.wait.bytes, Time: max(s.newest, 0),
 	}
 	if s.over && s.o.OnLoss == DecayOnLoss {
@@ -233,7 +237,7 @@ func (s *Stream) state() State {
 		return Syncing
 	case !s.started:
 		return Cold
-	case s.missing || s.over || s.unsure || s.behind:
+	case s.missing || s.over || s.unsure || s.unread || s.behind:
 		return Degraded
 	}
 	return Live

@@ -283,11 +283,13 @@ func (s *Stream) count(b *Batch) {
 		case BlockRemoved:
 			s.stats.RemovedEvents++
 			s.stats.RemovedBlocks += uint64(len(ev.Hashes))
+		case Unknown:
+			s.unread = true
 		case AllBlocksCleared:
 			s.stats.ClearedEvents++
 			if !s.tiers {
 				// The engine's whole cache is empty here, whatever came before.
-				s.missing, s.over, s.unsure = false, false, false
+				s.missing, s.over, s.unsure, s.unread = false, false, false, false
 			}
 		}
 		if len(ev.Medium) > 0 && string(ev.Medium) != "GPU" {
@@ -326,7 +328,8 @@ func (s *Stream) lose(now time.Time, from, to uint64, cause Cause) {
 }
 
 func (s *Stream) clear(c ClearCause) {
-	s.known, s.over, s.resuming = false, false, false
+	s.missing = s.missing || s.unread
+	s.known, s.over, s.resuming, s.unread = false, false, false, false
 	s.stats.Clears++
 	s.sink.Clear(c)
 }
@@ -368,7 +371,7 @@ func (s *Stream) Restarted(now time.Time, at float64) {
 // predicted: everything is forgotten if it may be too much, and the stream
 // goes on as after a loss that was cleared.
 func (s *Stream) Disprove(now time.Time) {
-	if s.over || s.unsure {
+	if s.over || s.unsure || s.unread {
 		s.missing, s.unsure = true, false
 		s.base = s.next
 		s.clear(ClearDisproved)
