@@ -58,13 +58,19 @@ func (p *Profile) external(rows []row, n, units, local int) int {
 	return 0
 }
 
-// loadEnd returns how many units decide about a load of so many: it takes whole chunks
-// of each group, the last of which may end behind them.
-func (p *Profile) loadEnd(units int) int {
+// reach returns how many units decide about a hit and a load of so many. The connector
+// takes whole chunks of each group, the last of which may end behind them, and the
+// draft's block lies behind them.
+func (p *Profile) reach(units int) int {
 	end := units
 	for i := range p.loads {
 		step := p.loads[i].step
 		end = max(end, ceilDiv(units, step)*step)
+	}
+	for i := range p.layouts {
+		if l := &p.layouts[i]; l.eagle {
+			end = max(end, units+p.margin(l)/p.unit)
+		}
 	}
 	return end
 }

@@ -389,7 +389,7 @@ func (w *walk) check(i int) {
 				c.checked += c.grain
 				continue
 			}
-			if i < c.profile.loadEnd(c.checked+c.grain) {
+			if i < c.profile.reach(c.checked+c.grain) {
 				break
 			}
 			c.alive = false
