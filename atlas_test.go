@@ -294,6 +294,29 @@ func TestLostRemovals(t *testing.T) {
 	}
 }
 
+// TestLostRemovalsOfHost: what is loaded from host memory is a bound too, also after a
+// clear that leaves it there.
+func TestLostRemovalsOfHost(t *testing.T) {
+	w, p := worker("a"), blockhash.Prompt{Tokens: tokens(9)}
+	w.Cache.Connector, w.Cache.Clear = radix.Offloading, radix.ClearDevice
+	a := newAtlas(t, w)
+	s, err := a.Sink("a")
+	require.NoError(t, err)
+	e := stored(keysOf(t, w, p), p.Tokens[:8])
+	e.Medium = []byte("CPU")
+	s.Apply(0, &kvevents.Batch{Events: []kvevents.Event{e}})
+	m := matchOn(t, a, "a", p)
+	require.Equal(t, []any{8, false}, []any{m.External, m.ExternalUpperBound})
+	s.Lost(kvevents.Loss{From: 1, To: 1, Removals: true})
+	require.True(t, matchOn(t, a, "a", p).ExternalUpperBound)
+	s.Apply(2, &kvevents.Batch{Events: []kvevents.Event{{Kind: kvevents.AllBlocksCleared}}})
+	m = matchOn(t, a, "a", p)
+	require.Equal(t, []any{8, true}, []any{m.External, m.ExternalUpperBound})
+	s.Clear(kvevents.ClearDecay)
+	s.Apply(3, &kvevents.Batch{Events: []kvevents.Event{e}})
+	require.False(t, matchOn(t, a, "a", p).ExternalUpperBound)
+}
+
 // TestHandler: one engine of two ranks is two workers.
 func TestHandler(t *testing.T) {
 	var ranks []kvatlas.Worker
