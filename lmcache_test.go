@@ -311,6 +311,10 @@ func TestLMCacheDecays(t *testing.T) {
 		require.Zero(t, external(a), "nothing is left")
 		require.NoError(t, a.ApplyBatch("w", s.stored(tokens, 0, 4)))
 		require.False(t, matchOf(t, a, tokens).ExternalUpperBound)
+		sink, err := a.Sink("w")
+		require.NoError(t, err)
+		sink.Lost(kvevents.Loss{Removals: true})
+		require.True(t, matchOf(t, a, tokens).ExternalUpperBound, "removals may have been lost")
 	})
 }
 
