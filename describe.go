@@ -97,6 +97,8 @@ func (w *Worker) checkEngine() error {
 		return fmt.Errorf("%w: DynamoEvents is an option of SGLang", ErrUnsupported)
 	case w.Engine != sglang:
 		return nil
+	case w.Seed != (blockhash.Seed{}):
+		return fmt.Errorf("%w: a Seed of SGLang, whose hashes have none", ErrUnsupported)
 	case len(w.Cache.Groups) > 0 || w.Cache.Connector != radix.NoConnector:
 		return fmt.Errorf("%w: cache groups and connectors of SGLang", ErrUnsupported)
 	}

@@ -170,8 +170,14 @@ func TestRefusedDescriptions(t *testing.T) {
 		change func(*kvatlas.Worker)
 		want   error
 	}{
-		"LMCache":              {func(w *kvatlas.Worker) { w.Engine, w.Release = "lmcache", "0.5.6" }, kvatlas.ErrUnsupported},
-		"Dynamo":               {func(w *kvatlas.Worker) { w.Engine, w.Release = "dynamo", "1.6.1" }, kvatlas.ErrUnsupported},
+		"LMCache": {func(w *kvatlas.Worker) { w.Engine, w.Release = "lmcache", "0.5.6" }, kvatlas.ErrUnsupported},
+		"Dynamo":  {func(w *kvatlas.Worker) { w.Engine, w.Release = "dynamo", "1.6.1" }, kvatlas.ErrUnsupported},
+		"seed of SGLang": {func(w *kvatlas.Worker) {
+			w.Engine, w.Release, w.Seed = "sglang", "0.5.20", blockhash.SeedText("0")
+		}, kvatlas.ErrUnsupported},
+		"chunks of LMCache's server": {func(w *kvatlas.Worker) {
+			w.BlockSize, w.LMCache = 16, &kvatlas.LMCache{Release: "0.5.6", Multiprocess: true, ChunkTokens: 40}
+		}, kvatlas.ErrOptions},
 		"dynamo format, vLLM":  {func(w *kvatlas.Worker) { w.DynamoEvents = true }, kvatlas.ErrUnsupported},
 		"capability":           {func(w *kvatlas.Worker) { w.Capability = math.NaN() }, kvatlas.ErrOptions},
 		"infinite capability":  {func(w *kvatlas.Worker) { w.Capability = math.Inf(1) }, kvatlas.ErrOptions},
@@ -470,4 +476,16 @@ func TestIndexBytes(t *testing.T) {
 
 	_, err = kvatlas.New(kvatlas.Options{IndexBytes: -1})
 	require.ErrorIs(t, err, radix.ErrOptions)
+}
+
+// TestNamedTwice: a worker that a request names twice has one entry.
+func TestNamedTwice(t *testing.T) {
+	a := newAtlas(t, worker("a"), worker("b"))
+	var m kvatlas.Match
+	for range 2 {
+		require.NoError(t, a.Match(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(9)}, Workers: []string{"b", "a", "b", "?", "a"}}, &m))
+		require.Len(t, m.Workers, 2)
+		require.Equal(t, "b", m.Workers[0].Name)
+		require.Equal(t, "a", m.Workers[1].Name)
+	}
 }

@@ -40,7 +40,8 @@ type LMCache struct {
 	// where a chunk lies count there: chunks that LMCache appends to a prefix it
 	// had before name no parent and match nothing.
 	Hash string
-	// ChunkTokens is chunk_size; 0 is 256, LMCache's default.
+	// ChunkTokens is chunk_size; 0 is 256, LMCache's default. With Multiprocess it is a
+	// multiple of the block size.
 	ChunkTokens int
 	// PartialChunks is save_unfull_chunk: the last chunk of a prompt is stored though
 	// it is not full.
@@ -104,6 +105,9 @@ func (w *Worker) checkLMCache() error {
 	}
 	own := *l
 	own.ChunkTokens = cmp.Or(own.ChunkTokens, defaultChunk)
+	if own.Multiprocess && w.BlockSize > 0 && own.ChunkTokens%w.BlockSize != 0 { // in process any size goes
+		return fmt.Errorf("%w: chunks of %d tokens: LMCache's server wants a multiple of the block size %d", ErrOptions, own.ChunkTokens, w.BlockSize)
+	}
 	own.MaxChunks = cmp.Or(own.MaxChunks, defaultMaxChunks)
 	own.Decay = cmp.Or(own.Decay, DefaultDecay)
 	if own.Hash == "" && own.Multiprocess {

@@ -18,7 +18,7 @@ type Request struct {
 	// LoRA adapter, cache salt, multimodal items.
 	Prompt blockhash.Prompt
 	// Workers names the only workers to look at; nil means all. Names that are
-	// not registered are left out of the answer.
+	// not registered are left out of the answer, and a repeated one counts once.
 	Workers []string
 	// OutputTokens is how many tokens are expected to be generated, for policies
 	// that weigh it; 0 is unknown.
@@ -38,6 +38,7 @@ type Match struct {
 	Workers []WorkerMatch
 
 	picked  []*worker
+	named   map[*worker]bool // of picked, those that the request named
 	places  []*place // of picked, as they were when the match began
 	excess  []bool   // of picked, before the index was asked: it may have too much
 	domains memories // of places
@@ -153,8 +154,13 @@ func (a *Atlas) match(req *Request, m *Match) error {
 	if req.Workers == nil {
 		m.picked = append(m.picked, f.workers...)
 	}
+	clear(m.named)
 	for _, name := range req.Workers {
-		if w, ok := f.byName[name]; ok {
+		if w, ok := f.byName[name]; ok && !m.named[w] {
+			if m.named == nil {
+				m.named = map[*worker]bool{}
+			}
+			m.named[w] = true
 			m.picked = append(m.picked, w)
 		}
 	}

@@ -46,7 +46,7 @@ type Worker struct {
 	Algorithm blockhash.Algorithm
 	// Seed says what the engine's root hash is made of; the zero value is an
 	// engine without PYTHONHASHSEED in its environment. Where that root is
-	// random the worker's blocks are known by content, see [ByContent].
+	// random the worker's blocks are known by content, see [ByContent]. SGLang has none.
 	Seed blockhash.Seed
 	// BlockSize is the number of tokens in a block: --block-size (SGLang:
 	// --page-size), times the decode context parallel size.

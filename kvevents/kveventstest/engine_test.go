@@ -145,6 +145,7 @@ func TestFaults(t *testing.T) {
 		}
 		return all
 	}
+	e.Inject(200, 1) // no fault
 	e.Inject(kveventstest.Drop, 1)
 	step(2)
 	require.Equal(t, []uint64{1}, seqs(1))

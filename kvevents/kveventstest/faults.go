@@ -74,11 +74,13 @@ func (f *faults) pass(m message) []message {
 	return out
 }
 
-// Inject makes a fault happen to the next n batches.
+// Inject makes a fault happen to the next n batches. A fault that is not known happens never.
 func (e *Engine) Inject(f Fault, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.faults.next[f] += n
+	if f < numFaults {
+		e.faults.next[f] += n
+	}
 }
 
 // Stall holds live messages back; when it ends they are sent in one burst.
