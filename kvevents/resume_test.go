@@ -146,3 +146,19 @@ func TestPositionOfUncertainStreams(t *testing.T) {
 	s.Message(sec(0), 2, Message{Seq: 7, Payload: batchOf(7, 17)})
 	require.Zero(t, r.last, "perhaps of another publisher")
 }
+
+// TestNoPositionUnverified: while it is not known whether the publisher is still the same,
+// what was applied may be another one's, and a stream that resumed there would be
+// confirmed by the new one.
+func TestNoPositionUnverified(t *testing.T) {
+	var r resumed
+	s, err := NewStream(StreamOptions{}, &r)
+	require.NoError(t, err)
+	r.message(s, 10, 0, 1)
+	require.NotZero(t, r.last)
+	s.Connected(sec(0), 2)
+	s.Message(sec(0), 2, Message{Seq: 2, Payload: batchOf(2, 12)})
+	require.True(t, s.Status(sec(0)).Unverified)
+	require.Contains(t, r.said, "apply 2")
+	require.Zero(t, r.last)
+}
