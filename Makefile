@@ -12,7 +12,7 @@ NESTED := $(shell find . -name .git -prune -o -name '.venv*' -prune -o -name go.
 
 .DEFAULT_GOAL := help
 .PHONY: help demo deps test test-root race test-nested test-pyzmq fuzz bench lint cross golden golden-check \
-	bench-hash bench-peers bench-tokenize bench-policy model-test support
+	bench-hash bench-peers bench-tokenize bench-policy model-test slow-index-test support
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,9 @@ test-pyzmq: ## our ZMTP sockets against libzmq's, as Python has them
 
 model-test: ## random model test of streams: STEPS=N SEED=S
 	STEPS=$(STEPS) SEED=$(SEED) $(GO) test -count=1 -v -run 'Model' ./kvevents/...
+
+slow-index-test: ## trial T71 in full: BATCHES (default 1000000) to an index too slow for them
+	BATCHES=$(or $(BATCHES),1000000) $(GO) test -count=1 -v -run TrialT71 ./kvevents
 
 fuzz: ## every fuzz target for FUZZTIME (default 30s) each
 	@GO="$(GO)" internal/tools/fuzz.sh $(FUZZTIME)

@@ -10,7 +10,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"net"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -229,9 +231,13 @@ func TestTrialT71SlowIndex(t *testing.T) {
 	if testing.Short() {
 		batches = 300
 	}
+	if all, err := strconv.Atoi(os.Getenv("BATCHES")); err == nil { // make slow-index-test
+		batches = all / publishers
+	}
 	// Queues so short, and an index so slow, that our own sockets drop.
 	f := &fleet{delay: 20 * time.Microsecond}
-	s := subscribe(t, f, kvevents.SubscriberOptions{Socket: zmtp.Options{ReceiveMessages: 50}})
+	s := subscribe(t, f, kvevents.SubscriberOptions{Socket: zmtp.Options{ReceiveMessages: 50},
+		Stream: kvevents.StreamOptions{PendingBatches: batches, PendingBytes: 1 << 30}})
 	var engines []*kveventstest.Engine
 	for i := range publishers {
 		e := engineOf(t, kveventstest.Options{Replay: true, BufferSteps: batches + 10})
@@ -251,6 +257,10 @@ func TestTrialT71SlowIndex(t *testing.T) {
 	dropped := uint64(0)
 	for i, e := range engines {
 		name := fmt.Sprint(i)
+		for last := uint64(0); statusOf(s, name, 0).Next > last; { // as long as it gets on
+			last = statusOf(s, name, 0).Next
+			waitFor(func() bool { return statusOf(s, name, 0).Next == e.Seq() })
+		}
 		st := caughtUp(t, s, f, name, 0, e)
 		dropped += st.Dropped
 		require.Equal(t, kvevents.Live, st.State, "%+v", st)
