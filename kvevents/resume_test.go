@@ -162,3 +162,23 @@ func TestNoPositionUnverified(t *testing.T) {
 	require.Contains(t, r.said, "apply 2")
 	require.Zero(t, r.last)
 }
+
+// TestResumeKeepsTiers: after a stream that saw a host tier, the engine's clear of the
+// device does not tell that nothing is missing any more.
+func TestResumeKeepsTiers(t *testing.T) {
+	for _, tiers := range []bool{false, true} {
+		var r resumed
+		s, err := NewStream(StreamOptions{Replay: true}, &r)
+		require.NoError(t, err)
+		at := at4(t)
+		at.Missing, at.Tiers = true, tiers
+		require.True(t, s.Resume(at))
+		s.Connected(sec(0), 1)
+		r.reply(t, s, 4, 10, 4)
+		require.Equal(t, "confirm 5, ", r.take())
+		s.Message(sec(0), 1, Message{Seq: 5, Payload: batchOf(5, 15, Event{Kind: AllBlocksCleared})})
+		require.Equal(t, "apply 5, ", r.take())
+		require.Equal(t, tiers, s.Status(sec(0)).Missing)
+		require.Equal(t, tiers, r.last.Missing)
+	}
+}
