@@ -115,3 +115,38 @@ func TestPeersConcurrent(t *testing.T) {
 		require.Equal(t, Known(0), load(t, loads, w).Requests)
 	}
 }
+
+// TestPeersLetGo: what has ended is not kept, though one request goes on all the while;
+// and what is on its way to a worker is waited for no longer than after one's own.
+func TestPeersLetGo(t *testing.T) {
+	p, loads, _, atlas := newTestPeers(t, 0)
+	now := time.Unix(1000, 0)
+	spec, err := NewSpeculation(SpeculationOptions{Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	p.o.Speculation = spec
+	prompt := Observation{Worker: 1, PromptTokens: 64}
+	require.NoError(t, p.Heard(&PeerNote{Request: 1, Observation: prompt, Keys: []uint64{1, 2, 3, 4}, BlockSize: 16}))
+	require.NoError(t, p.Heard(&PeerNote{Request: 2, Observation: prompt, Keys: []uint64{1, 2, 3, 4}, BlockSize: 16}))
+	require.Equal(t, Known(65), load(t, loads, 1).PrefillTokens, "the last token of the sibling is computed")
+	for id := uint64(3); id < 5000; id++ {
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Observation: prompt}))
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Event: PeerFinished}))
+	}
+	require.LessOrEqual(t, len(p.order), 100)
+	require.Len(t, p.open, 2)
+
+	before := atlas.Rate(1)
+	require.NoError(t, p.Heard(&PeerNote{Request: 2, Event: PeerFailed, Observation: Observation{Worker: 1, PromptTokens: 64, TTFT: time.Hour}}))
+	require.Equal(t, before, atlas.Rate(1), "a request that failed does not teach")
+
+	for id, event := range []PeerEvent{PeerFirstToken, PeerFinished} {
+		key := uint64(100 + id)
+		require.NoError(t, p.Heard(&PeerNote{Request: key, Observation: prompt, Keys: []uint64{key}, BlockSize: 16}))
+		now = now.Add(3 * time.Second)
+		require.True(t, spec.Has(1, key))
+		require.NoError(t, p.Heard(&PeerNote{Request: key, Event: event}))
+		require.True(t, spec.Has(1, key))
+		now = now.Add(3 * time.Second)
+		require.False(t, spec.Has(1, key))
+	}
+}
