@@ -51,6 +51,12 @@ func TestSequence(t *testing.T) {
 		"late, alone": {ids: []uint64{7, 9, 8, 10, 8, 11}, at: []float64{7, 9, 8, 10, 8, 11}, want: told{
 			"lost 0-6 false", "7", "lost 8-8 true", "batches lost", "9", "lost 8-8 true", "batches lost", "drop", "10",
 			"lost 8-8 true", "batches lost", "drop", "11"}},
+		"late, apart": {ids: []uint64{7, 12, 8, 10}, at: []float64{7, 12, 8, 10}, want: told{
+			"lost 0-6 false", "7", "lost 8-11 true", "batches lost", "12", "lost 8-8 true", "batches lost", "drop",
+			"lost 10-10 true", "batches lost", "drop"}},
+		"late, one between": {ids: []uint64{7, 10, 8, 11, 9}, at: []float64{7, 10, 8, 11, 9}, want: told{
+			"lost 0-6 false", "7", "lost 8-9 true", "batches lost", "10", "lost 8-8 true", "batches lost", "drop", "11",
+			"lost 9-9 true", "batches lost", "drop"}},
 		"no time": {ids: []uint64{4, 4}, want: told{"lost 0-3 false", "4", "engine restarted", "lost 0-3 false", "4"}},
 	} {
 		s := Sequence{First: c.first}
