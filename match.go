@@ -39,10 +39,10 @@ type Match struct {
 
 	picked  []*worker
 	named   map[*worker]bool // of picked, those that the request named
-	places  []*place // of picked, as they were when the match began
-	excess  []bool   // of picked, before the index was asked: it may have too much
-	domains memories // of places
-	chunks  memories // of the LMCaches' chunks
+	places  []*place         // of picked, as they were when the match began
+	excess  []bool           // of picked, before the index was asked: it may have too much
+	domains memories         // of places
+	chunks  memories         // of the LMCaches' chunks
 	zeros   []int32
 	tokens  int           // of the prompt
 	timed   bool          // somebody observes
