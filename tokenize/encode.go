@@ -1,6 +1,7 @@
 package tokenize
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -18,6 +19,7 @@ type state struct {
 
 	segments *Cache // during a call through it
 	tenant   string
+	user     uintptr // the goroutine that had it last, as near tells
 }
 
 // cacheSlot remembers the ids of a piece of up to maxInline bytes that is
@@ -53,8 +55,9 @@ func (p place) from(offset int) place {
 // given back after a call.
 const mostKept = 4 << 20
 
-// states keeps working memory between calls. What was given back last is
-// taken first: its cache of pieces is the one that the processor still holds.
+// states keeps working memory between calls. A goroutine gets what it had before,
+// else what was given back last: its cache of pieces is the one that the processor
+// still holds. Two that took each other's would send it to and fro between processors.
 type states struct {
 	mu   sync.Mutex
 	idle []*state // its capacity is how many are kept
@@ -62,15 +65,24 @@ type states struct {
 
 func (t *Tokenizer) get() *state {
 	l := &t.states
+	user := near()
 	l.mu.Lock()
 	if last := len(l.idle) - 1; last >= 0 {
-		s := l.idle[last]
-		l.idle = l.idle[:last]
+		at := last
+		for i := last; i >= 0; i-- {
+			if l.idle[i].user == user {
+				at = i
+				break
+			}
+		}
+		s := l.idle[at]
+		l.idle = slices.Delete(l.idle, at, at+1)
 		l.mu.Unlock()
+		s.user = user
 		return s
 	}
 	l.mu.Unlock()
-	return &state{t: t, cache: make([]cacheSlot, cacheSlots)}
+	return &state{t: t, cache: make([]cacheSlot, cacheSlots), user: user}
 }
 
 func (t *Tokenizer) put(s *state) {

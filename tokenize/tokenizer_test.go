@@ -67,6 +67,43 @@ func TestWorkingMemory(t *testing.T) {
 	require.Empty(t, tok.states.idle)
 }
 
+// TestWorkingMemoryStays: two goroutines that take turns do not get each other's,
+// although the other's was given back last.
+func TestWorkingMemoryStays(t *testing.T) {
+	tok := loadGolden(t, "tiny")
+	type user struct{ take, taken, give, given chan *state }
+	start := func() user {
+		u := user{make(chan *state), make(chan *state), make(chan *state), make(chan *state)}
+		go func() {
+			for range u.take {
+				u.taken <- tok.get()
+				tok.put(<-u.give)
+				u.given <- nil
+			}
+		}()
+		return u
+	}
+	users := [2]user{start(), start()}
+	var mine [2]*state
+	for round := range 10 {
+		for i, u := range users {
+			u.take <- nil
+			s := <-u.taken
+			if round > 1 && !viewCopies { // stacks have grown; without unsafe, goroutines are not told apart
+				require.True(t, mine[i] == s)
+			}
+			mine[i] = s
+		}
+		for i, u := range users {
+			u.give <- mine[i]
+			<-u.given
+		}
+	}
+	for _, u := range users {
+		close(u.take)
+	}
+}
+
 // TestTwoModels is trial T123: each model has its own tokenizer, however
 // their use alternates.
 func TestTwoModels(t *testing.T) {
