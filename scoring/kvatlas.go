@@ -45,9 +45,11 @@ type KVAtlasOptions struct {
 	// Explore is the share of requests that go to the least busy worker
 	// whatever its cache, while it has less than half of the mean load: so
 	// that idle and fresh workers warm up also on hot prefixes. Siblings of a
-	// burst, whose prefix is still on its way, stay together. 0 means 0.05,
-	// negative is off. A user sees, while a worker idles, one request in
-	// twenty wait for a prompt that was cached elsewhere.
+	// burst, whose prefix is still on its way, stay together. Replicas that tell
+	// each other explore with the same prompts, drawn by [Request.Novel], and
+	// not with what some worker holds whole. 0 means 0.05, negative is off. A
+	// user sees, while a worker idles, one request in twenty wait for a prompt
+	// that was cached elsewhere.
 	Explore float64
 	// Tolerance is how much longer a predicted time may be and still count as
 	// equal, relative to the best, among workers with as much of the prompt
@@ -149,6 +151,8 @@ const (
 	holderShare = 0.8
 
 	drawShare = 0.2 // of the time to compute what nobody holds
+
+	exploreSalt = 0x6578706c6f7265 // any number, for a hash of its own
 
 	reuseLearn = 0.02
 	reuseFull  = 0.5 // from this part on, new blocks are taken to be shared
@@ -361,19 +365,23 @@ func (k *KVAtlas) fill(req *Request, candidates []*Candidate, dst []float64, ter
 			terms[i] = t
 		}
 	}
-	switch {
-	case late: // nothing is nearly as good: the best costs nothing
+	if late { // nothing is nearly as good: the best costs nothing
 		best := slices.Min(dst)
 		for i := range dst {
 			if dst[i] -= best; terms != nil {
 				terms[i][termYield] -= best
 			}
 		}
-	case v.home >= 0: // the one drawn costs less than the best, beyond the tolerance
-		i, best := v.draw(candidates, dst), slices.Min(dst)
-		less := dst[i] - best + (k.o.Tolerance+0.01)*math.Abs(best)
-		if dst[i] -= less; terms != nil {
-			terms[i][termDraw] = -less
+	}
+	drawn := v.explore(candidates)
+	if drawn < 0 && v.home >= 0 && !late {
+		drawn = v.draw(candidates, dst)
+	}
+	if drawn >= 0 { // it costs less than the best, beyond the tolerance
+		best := slices.Min(dst)
+		less := dst[drawn] - best + (k.o.Tolerance+0.01)*max(1, math.Abs(best))
+		if dst[drawn] -= less; terms != nil {
+			terms[drawn][termDraw] = -less
 		}
 	}
 	return late
@@ -388,18 +396,19 @@ type atlasView struct {
 	novel                 float64 // tokens that nobody holds
 	home                  int     // candidate where other routers may have sent them; -1 for none
 	shared                float64 // how much that is to be believed, 0 to 1
+	told                  bool    // others tell what they send
 }
 
 func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
 	v := atlasView{k: k, req: req, rtt: mean(RTT, candidates), requests: mean(Requests, candidates), usages: mean(KVUsage, candidates), home: -1}
-	waiting, own, told, all, held := 0.0, 0.0, 0.0, 0.0, int32(0)
+	waiting, own, heard, all, held := 0.0, 0.0, 0.0, 0.0, int32(0)
 	for _, c := range candidates {
 		l := &c.Load
 		waiting += max(l.Waiting.Or(0), l.Queued.Or(0))
 		held = max(held, c.Match.Usable)
 		if l.Requests.Known && l.Running.Known && l.Waiting.Known {
 			own += l.Requests.Value
-			told += l.Peers.Or(0)
+			heard += l.Peers.Or(0)
 			all += max(l.Requests.Value, l.Running.Value+l.Waiting.Value)
 		}
 	}
@@ -407,7 +416,8 @@ func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
 		v.delayed = (k.o.Work + waiting/float64(len(candidates))) * copyPrice(candidates, held)
 	}
 	v.novel = max(0, float64(req.Tokens)-float64(held))
-	if req.Novel == 0 || all <= own && told == 0 {
+	v.told = told(candidates)
+	if req.Novel == 0 || all <= own && heard == 0 {
 		return v
 	}
 	v.shared = (1 - own/max(1, all)) * min(1, k.reuse/reuseFull)
@@ -428,6 +438,24 @@ func rendezvous(novel uint64, candidates []*Candidate, qualifies func(int) bool)
 		}
 	}
 	return chosen
+}
+
+// explore returns the candidate for a request that all replicas which tell each
+// other explore with, by the same hash, so that siblings which reach them at once
+// are computed once more and not once each; -1 for the others.
+func (v *atlasView) explore(candidates []*Candidate) int {
+	if !v.told || v.req.Novel == 0 || float64(mix(v.req.Novel, exploreSalt)>>11)/(1<<53) >= v.k.o.Explore || !settled(candidates) {
+		return -1
+	}
+	average := mean(Requests, candidates)
+	least := math.Inf(1)
+	for _, c := range candidates {
+		least = min(least, c.Load.Requests.Or(average))
+	}
+	if least >= average/2 {
+		return -1
+	}
+	return rendezvous(v.req.Novel, candidates, func(i int) bool { return candidates[i].Load.Requests.Or(average) <= least })
 }
 
 // draw returns the candidate that all routers which know the same take, of those
@@ -528,7 +556,7 @@ func (k *KVAtlas) transfer(req *Request, c *Candidate, perToken float64) (tokens
 type atlasPicker struct{ k *KVAtlas }
 
 func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Random) int {
-	if p.k.o.Explore > 0 && len(candidates) > 1 && random.Float64() < p.k.o.Explore && settled(candidates) {
+	if p.k.o.Explore > 0 && len(candidates) > 1 && !told(candidates) && random.Float64() < p.k.o.Explore && settled(candidates) {
 		if i, ok := idlest(candidates, random); ok {
 			return i
 		}
@@ -558,6 +586,17 @@ func (p atlasPicker) Pick(candidates []*Candidate, totals []float64, random Rand
 		}
 	}
 	return chosen
+}
+
+// told reports whether other replicas tell what they send: exploring is then in the
+// costs.
+func told(candidates []*Candidate) bool {
+	for _, c := range candidates {
+		if c.Load.Peers.Or(0) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // settled reports whether no match is speculative.

@@ -331,6 +331,41 @@ func TestKVAtlasReplicasDraw(t *testing.T) {
 	require.NotContains(t, drawn, WorkerID(7))
 }
 
+// TestKVAtlasReplicasExplore: replicas that tell each other send the same prompts to
+// an idle worker, a share of all, and the siblings of those to the same one.
+func TestKVAtlasReplicasExplore(t *testing.T) {
+	explored := map[WorkerID]int{}
+	var d Decision
+	for novel := range uint64(1000) {
+		for replica := range uint64(3) {
+			k, err := NewKVAtlas(KVAtlasOptions{Random: Seeded(100*novel + replica), Explore: 0.1})
+			require.NoError(t, err)
+			cs := make([]Candidate, 8)
+			for i := range cs {
+				cs[i] = worker(i, 0, 0)
+				cs[i].Load.Requests, cs[i].Load.Peers = Known(20), Known(15)
+			}
+			cs[0].Match.Usable = 4000 // what the others lack
+			cs[2].Load.Requests, cs[6].Load.Requests = Known(5), Known(5)
+			require.NoError(t, k.Policy().Decide(&Request{Tokens: 5000, BlockSize: 16, Novel: novel + 1}, cs, &d))
+			if chosen := d.Chosen.ID; replica == 0 {
+				explored[chosen]++
+			} else {
+				explored[chosen] += 1000
+			}
+			cs[1].Match.Speculative = 1
+			require.NoError(t, k.Policy().Decide(&Request{Tokens: 5000, BlockSize: 16, Novel: novel + 1}, cs, &d))
+			require.Equal(t, WorkerID(0), d.Chosen.ID, "something is on its way")
+		}
+	}
+	require.Len(t, explored, 3)
+	for _, w := range []WorkerID{2, 6} {
+		n := explored[w] % 1000
+		require.InDelta(t, 50, n, 25)
+		require.Equal(t, 2*n, explored[w]/1000, "the others explore with the same")
+	}
+}
+
 // TestKVAtlasNotFinite: what an engine's page says that is no number is an error, also
 // where replicas draw.
 func TestKVAtlasNotFinite(t *testing.T) {

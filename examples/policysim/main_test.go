@@ -77,6 +77,7 @@ func TestSummary(t *testing.T) {
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 2, Goodput: 4, GoodShare: 0.7, UniqueTokens: 10, PrefillTokens: 25, Routers: 1},
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 1.5, Routers: 4},
 		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 2.7, Routers: 4, PeerLag: 20},
+		{Scenario: "mine", Load: 2, Policy: "kvatlas", Seed: 1, Goodput: 3, Routers: 4, PeerLag: 2},
 		{Scenario: "mine", Load: 2, Policy: "random", Seed: 1, Goodput: 1, Routers: 1},
 		{Scenario: "mine", Load: 2, Policy: "roundrobin", Seed: 1, Goodput: 2, Routers: 1},
 		{Scenario: "mine", Load: 1, Policy: "kvatlas", Seed: 1, Goodput: 3, UniqueTokens: 1, Routers: 1},
@@ -87,12 +88,13 @@ func TestSummary(t *testing.T) {
 	out.Reset()
 	require.NoError(t, run([]string{"-summary", saved, "-svg", plots}, &out, io.Discard))
 	require.Contains(t, out.String(), "| mine | 1 | 3.00 (0.000) | random | 4.00 | 0.750 | roundrobin | 1.500 |")
-	require.Contains(t, out.String(), "| mine | 2 | 3.00 (0.600) | roundrobin | 2.00 | 1.500 | random | 3.000 | 0 / 0 | 0 / 0 | 0.00 | 2.00 | 0.0 | 0.500 | 0.900 |")
+	require.Contains(t, out.String(), "| mine | 2 | 3.00 (0.600) | roundrobin | 2.00 | 1.500 | random | 3.000 | 0 / 0 | 0 / 0 | 0.00 | 2.00 | 0.0 | 0.500 | 1.000 | 0.900 |")
+	require.Contains(t, out.String(), " many routers / one | telling, 2 ms / one | telling, 20 ms / one |\n|---|")
 	require.Contains(t, out.String(), "| mine | 1.200 | random | 1.500 | roundrobin |")
 	svg, err := os.ReadFile(filepath.Join(plots, "mine.svg"))
 	require.NoError(t, err)
 	require.Contains(t, string(svg), "kvatlas (4 routers)")
-	require.Contains(t, string(svg), "kvatlas (4 routers, telling)")
+	require.Contains(t, string(svg), "kvatlas (4 routers) telling, 20 ms")
 	require.Error(t, run([]string{"-summary", "main_test.go"}, &out, io.Discard))
 }
 

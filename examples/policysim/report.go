@@ -124,7 +124,10 @@ func plot(dir string, lines []line) error {
 	byScenario := map[string]map[key][]float64{}
 	for _, l := range lines {
 		if l.Routers > 1 {
-			l.Policy += fmt.Sprintf(" (%d routers%s)", l.Routers, map[bool]string{true: ", telling"}[l.PeerLag > 0])
+			l.Policy += fmt.Sprintf(" (%d routers)", l.Routers)
+		}
+		if l.PeerLag > 0 {
+			l.Policy += fmt.Sprintf(" telling, %g ms", l.PeerLag)
 		}
 		if byScenario[l.Scenario] == nil {
 			byScenario[l.Scenario] = map[key][]float64{}

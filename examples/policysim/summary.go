@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,9 +18,9 @@ const reference = "kvatlas"
 type cell struct {
 	scenario string
 	load     float64
-	policies map[string][]line // one router
-	many     []line            // the reference with several routers
-	telling  []line            // which tell each other
+	policies map[string][]line  // one router
+	many     []line             // the reference with several routers
+	telling  map[float64][]line // which tell each other, by the lag in ms
 }
 
 // readLines reads JSON lines of earlier runs.
@@ -51,18 +52,20 @@ func readLines(files string) ([]line, error) {
 // beside the one other policy that did best over all of them.
 func summarize(lines []line, out io.Writer) {
 	var cells []*cell
+	lags := map[float64]bool{}
 	for _, l := range lines {
 		i := slices.IndexFunc(cells, func(c *cell) bool { return c.scenario == l.Scenario && c.load == l.Load })
 		if i < 0 {
 			i = len(cells)
-			cells = append(cells, &cell{scenario: l.Scenario, load: l.Load, policies: map[string][]line{}})
+			cells = append(cells, &cell{scenario: l.Scenario, load: l.Load, policies: map[string][]line{}, telling: map[float64][]line{}})
 		}
 		c := cells[i]
 		switch {
 		case l.Routers <= 1:
 			c.policies[l.Policy] = append(c.policies[l.Policy], l)
 		case l.Policy == reference && l.PeerLag > 0:
-			c.telling = append(c.telling, l)
+			lags[l.PeerLag] = true
+			c.telling[l.PeerLag] = append(c.telling[l.PeerLag], l)
 		case l.Policy == reference:
 			c.many = append(c.many, l)
 		}
@@ -70,10 +73,14 @@ func summarize(lines []line, out io.Writer) {
 	slices.SortStableFunc(cells, func(a, b *cell) int {
 		return cmp.Or(cmp.Compare(a.scenario, b.scenario), cmp.Compare(a.load, b.load))
 	})
-	fmt.Fprintln(out, "| scenario | load | kvatlas goodput/s (good) | best other | its goodput/s | ratio | second | ratio | TTFT p50 / p99 ms | its | max/mean load | prefill / unique | join s | many routers / one | telling / one |")
-	fmt.Fprintln(out, "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprint(out, "| scenario | load | kvatlas goodput/s (good) | best other | its goodput/s | ratio | second | ratio | TTFT p50 / p99 ms | its | max/mean load | prefill / unique | join s | many routers / one |")
+	columns := slices.Sorted(maps.Keys(lags))
+	for _, lag := range columns {
+		fmt.Fprintf(out, " telling, %g ms / one |", lag)
+	}
+	fmt.Fprintln(out, "\n|"+strings.Repeat("---|", 14+len(columns)))
 	for _, c := range cells {
-		c.print(out)
+		c.print(columns, out)
 	}
 	fmt.Fprintln(out, "\n| scenario, all loads | ratio to the best single policy | which | second | which |")
 	fmt.Fprintln(out, "|---|---|---|---|---|")
@@ -114,7 +121,7 @@ func printTotal(cells []*cell, out io.Writer) {
 	}
 }
 
-func (c *cell) print(out io.Writer) {
+func (c *cell) print(lags []float64, out io.Writer) {
 	own := c.policies[reference]
 	if len(own) == 0 {
 		return
@@ -134,7 +141,11 @@ func (c *cell) print(out io.Writer) {
 	fmt.Fprintf(out, "| %.2f | %.2f | %.1f |", average(own, func(l *line) float64 { return l.MaxOverMean }),
 		average(own, func(l *line) float64 { return float64(l.PrefillTokens) / float64(l.UniqueTokens) }),
 		average(own, func(l *line) float64 { return l.JoinSeconds }))
-	for _, many := range [][]line{c.many, c.telling} {
+	ratios := [][]line{c.many}
+	for _, lag := range lags {
+		ratios = append(ratios, c.telling[lag])
+	}
+	for _, many := range ratios {
 		if len(many) > 0 {
 			fmt.Fprintf(out, " %.3f |", average(many, goodput)/ours)
 		} else {
