@@ -43,7 +43,10 @@ type PeersOptions struct {
 // Peers counts in what the other replicas of a router tell of their requests, so
 // that each decides as if it had sent all of them: their load is known, not
 // guessed from metrics, their blocks are known to be under way, and all have
-// learned the same.
+// learned the same. Until a note is heard they decide by different figures, and may
+// compute siblings of a prompt twice: send notes at once, one by one. A lag of 2 ms is
+// as good as none unless many requests come at the same instant, 20 ms costs up to a
+// fifth in an overload of siblings (benchmarks/results/policy.md).
 //
 // What is heard twice counts once. What ends before it begins, because notes
 // overtook each other, counts until [InFlightOptions.TTL]: send a replica's notes
