@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -143,12 +144,15 @@ func (a *InFlight) Remove(w WorkerID) {
 // Sent describes a request at the moment it is sent to a worker.
 type Sent struct {
 	// PromptTokens is the length of the prompt, CachedTokens how much of it
-	// the worker is expected to hold.
+	// the worker is expected to hold. No request counts as more than 2^31-1
+	// tokens or less than 0, so that no sum overflows.
 	PromptTokens, CachedTokens int
 	// Peer says that another router sent it and told this one: it counts like
 	// one's own, and in [Load.Peers].
 	Peer bool
 }
+
+const mostTokens = math.MaxInt32
 
 // Flight is the handle of one request in flight. It is a value, may be copied,
 // and belongs to the InFlight that made it; the zero value answers [ErrEnded] to
@@ -181,7 +185,7 @@ func (a *InFlight) Begin(w WorkerID, s Sent) (Flight, error) {
 		i = int32(len(a.slots) - 1)
 	}
 	f := &a.slots[i]
-	prompt := max(0, s.PromptTokens)
+	prompt := min(max(0, s.PromptTokens), mostTokens)
 	*f = flight{generation: f.generation + 1, worker: w, peer: s.Peer, prompt: prompt,
 		uncached: prompt - min(max(0, s.CachedTokens), prompt)}
 	a.link(i)
@@ -208,7 +212,7 @@ func (t Flight) FirstToken() error {
 func (t Flight) Output(tokens int) error {
 	return t.with(func(f *flight) {
 		t.a.drop(f)
-		f.output = max(f.output, tokens)
+		f.output = max(f.output, min(tokens, mostTokens))
 		t.a.pick(f)
 	})
 }

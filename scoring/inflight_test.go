@@ -31,6 +31,21 @@ func loadOf(t testing.TB, a *InFlight, w WorkerID) Load {
 	return l
 }
 
+// Lengths that no prompt has, from another replica's note say, add up all the same.
+func TestInFlightHugeTokens(t *testing.T) {
+	a := newHand().inFlight(t, InFlightOptions{BlockSize: 1})
+	a.Add(1)
+	for range 3 {
+		f, err := a.Begin(1, Sent{PromptTokens: math.MaxInt})
+		require.NoError(t, err)
+		require.NoError(t, f.Output(math.MaxInt))
+	}
+	l := loadOf(t, a, 1)
+	require.Equal(t, Known(3*math.MaxInt32), l.PrefillTokens)
+	require.Equal(t, Known(3*math.MaxInt32), l.PromptTokens)
+	require.Greater(t, l.DecodeBlocks.Value, 0.)
+}
+
 func TestInFlightLife(t *testing.T) {
 	h := newHand()
 	a := h.inFlight(t, InFlightOptions{BlockSize: 16})
