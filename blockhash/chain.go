@@ -60,7 +60,7 @@ func (h *Hasher) Start(c *Chain, p *Prompt) error {
 // Resume is Start for a prompt whose first blocks were hashed before: it goes
 // on after them, given the digest of the last. Nothing is checked against the
 // prompt: a digest of other blocks gives hashes of another prompt. The digest
-// is copied.
+// is copied. A digest or a number of blocks that cannot be is an [ErrOptions].
 func (h *Hasher) Resume(c *Chain, p *Prompt, blocks int, digest []byte) error {
 	if blocks == 0 || !h.made() {
 		return h.Start(c, p)

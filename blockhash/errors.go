@@ -35,7 +35,7 @@ const (
 // PromptError says which part of a prompt was refused and why. It wraps
 // [ErrPrompt].
 type PromptError struct {
-	Field  string // "Tokens", "WideTokens", "Items", "LoRA", "CacheSalt" or "Embeds"
+	Field  string // "Tokens", "WideTokens", "Items", "LoRA", "CacheSalt", "Embeds" or "ExtraKey"
 	Index  int    // index into Field, or -1
 	Reason string // what was wrong and what is accepted
 }

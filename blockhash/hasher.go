@@ -29,7 +29,7 @@ type Options struct {
 	// MemoBytes bounds a memory of digests of prompts seen before, so that the
 	// next turn of a conversation hashes its new blocks only. Default 0: off.
 	// A block of SHA-256 takes about 36 bytes, so 64 MiB remember 1.9 million
-	// blocks. See [Hasher.MemoStats].
+	// blocks. For vLLM's schemes only. See [Hasher.MemoStats].
 	MemoBytes int64
 
 	// EAGLE says that SGLang runs with EAGLE: its pages are of pairs of

@@ -96,7 +96,8 @@ func (t *Tokenizer) AppendBinary(dst []byte) ([]byte, error) {
 //
 // The error is the [*UnsupportedError] of Load when o doesn't ignore a
 // truncation or padding of the file, and a [*CacheError] for anything else:
-// another file, another version of this package, damage.
+// another file, another version of this package, damage. An option out of range is
+// named, as by Load.
 func LoadBinary(data []byte, source [sha256.Size]byte, o Options) (*Tokenizer, error) {
 	if err := o.validate(); err != nil {
 		return nil, err

@@ -295,6 +295,16 @@ func TestBadFile(t *testing.T) {
 	}
 }
 
+// A compressed file that is cut off or damaged is no valid file.
+func TestLoadDamagedGzip(t *testing.T) {
+	for _, data := range []string{"\x1f\x8b", "\x1f\x8b\x08\x00", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03"} {
+		_, err := Load([]byte(data), Options{})
+		var broken *FileError
+		require.ErrorAs(t, err, &broken, "%q", data)
+		require.Contains(t, err.Error(), "compressed")
+	}
+}
+
 func TestLoadFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "tokenizer.json")
 	require.NoError(t, os.WriteFile(file+".gz", tokenizerJSON(t, "tiny"), 0o600))
