@@ -155,6 +155,12 @@ func (x *Index) dropCopies(hid, pos uint32, mask uint64) {
 	}
 }
 
+// burial is what bury looks up of a page's keys.
+type burial struct {
+	hashes [pageKeys]uint64
+	homes  [pageKeys]*bucket
+}
+
 // bury takes the keys of dead lines out of the table: lines with a position in
 // touched of which nobody holds one (left). Their memory waits for readers.
 func (x *Index) bury(pos uint32, touched, left uint64) {
@@ -163,20 +169,19 @@ func (x *Index) bury(pos uint32, touched, left uint64) {
 		return
 	}
 	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
-	d := x.table.dir.Load()
-	var hashes [pageKeys]uint64
-	var touch uint64
+	d, n := x.table.dir.Load(), 0
 	for b := dead; b != 0; b &= b - 1 {
-		i := bits.TrailingZeros64(b)
-		h := x.table.hash(keys[i])
-		hashes[i] = h
-		touch |= d.segmentOf(h)[home(h)].slots[0] // all at once, see storing.run
+		h := x.table.hash(keys[bits.TrailingZeros64(b)])
+		x.burial.hashes[n], x.burial.homes[n] = h, &d.segmentOf(h)[home(h)]
+		n++
 	}
-	x.touched = touch
+	x.touched = prefetch(x.burial.homes[:n])
+	n = 0
 	for b := dead; b != 0; b &= b - 1 {
 		if i := bits.TrailingZeros64(b); keys[i] != 0 {
-			x.leave(hashes[i], (pos+uint32(i))/lineKeys)
+			x.leave(x.burial.hashes[n], (pos+uint32(i))/lineKeys)
 		}
+		n++
 	}
 	for b := dead & 0x0101010101010101; b != 0; b &= b - 1 {
 		x.retire(retiredLine, (pos+uint32(bits.TrailingZeros64(b)))/lineKeys)

@@ -90,6 +90,8 @@ type Index struct {
 	copies  copyTable
 	lost    uint64 // keys that found no room
 	evicted uint64 // keys forgotten for the byte limit
+	batches [2]batch
+	burial  burial
 	touched uint64 // keeps the compiler from dropping early loads
 }
 

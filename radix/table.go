@@ -261,15 +261,17 @@ func (x *Index) enter(h uint64, line uint32) bool {
 	return true
 }
 
-// enterAt is enter for a key that lookUp did not find, whose bucket it knows.
+// enterAt is enter for a key of a batch that has no position.
 func (x *Index) enterAt(b *batch, i int, line uint32) bool {
-	h, m, slot := b.hashes[i], b.metas[i], int(b.slots[i])
-	if slot < 0 || m.live >= splitAt || b.homes[i].slot(slot) != 0 {
-		return x.enter(h, line)
+	h, m := b.hashes[i], b.metas[i]
+	if m.live < splitAt { // and its home is not that of a segment that was split
+		if slot := b.homes[i].free(); slot >= 0 {
+			m.live++
+			b.homes[i].set(slot, slotOf(h, line), m.way(h))
+			return true
+		}
 	}
-	m.live++
-	b.homes[i].set(slot, slotOf(h, line), m.way(h))
-	return true
+	return x.enter(h, line)
 }
 
 // leave takes a key's line out of the table.

@@ -82,19 +82,16 @@ func (x *Index) key(pos uint32) uint64 { return x.arena.slab(pos).keys[pos%slabK
 // find returns the position of a key, 0 if it has none. Only writers call it.
 func (x *Index) find(key uint64) uint32 {
 	h := x.table.hash(key)
-	return x.findIn(x.table.dir.Load().segmentOf(h), key, h)
-}
-
-// findIn is find for a key of a segment with hash h.
-func (x *Index) findIn(s *segment, key, h uint64) uint32 {
-	pat := pattern(h)
+	p := x.table.part(h)
+	s, way, pat := p.segment.Load(), p.meta.way(h), pattern(h)
 	for at := home(h); ; at = (at + 1) & (buckets - 1) {
 		b := &s[at]
 		for m := b.matches(pat); m != 0; m &= m - 1 {
-			line := b.slot(found(bits.TrailingZeros64(m))) & lineMask
-			if line == 0 {
+			i := found(bits.TrailingZeros64(m))
+			if b.ways[i] != way { // of another key: its line need not be read
 				continue
 			}
+			line := b.slot(i) & lineMask
 			for j, have := range x.arena.line(line) {
 				if have == key {
 					return line*lineKeys + uint32(j)
@@ -104,6 +101,7 @@ func (x *Index) findIn(s *segment, key, h uint64) uint32 {
 		if !b.passed(h) {
 			return 0
 		}
+		way |= away
 	}
 }
 
@@ -140,15 +138,19 @@ func (s *storing) flush() {
 
 func (s *storing) run(keys []uint64) {
 	x := s.x
-	var b batch
+	b, next := &x.batches[0], &x.batches[1]
+	b.n = 0
 	for len(keys) > 0 {
 		if n := s.along(keys); n > 0 {
-			keys = keys[n:]
+			keys, b.n = keys[n:], 0
 			continue
 		}
-		// Look all of a batch up before acting on it: the probes do not depend
-		// on each other, so that their cache misses overlap.
-		n := x.lookUp(keys, &b)
+		if b.n == 0 {
+			x.ask(keys, b)
+		}
+		n := b.n
+		x.ask(keys[n:], next)
+		x.lookUp(keys, b)
 		for i := 0; i < n; {
 			if pos := b.found[i]; pos != 0 {
 				x.arena.lead(s.prev, pos)
@@ -160,10 +162,11 @@ func (s *storing) run(keys []uint64) {
 			for j < n && b.found[j] == 0 {
 				j++
 			}
-			s.place(keys[i:j], &b, i, len(keys)-j)
+			s.place(keys[i:j], b, i, len(keys)-j)
 			i = j
 		}
 		keys = keys[n:]
+		b, next = next, b
 	}
 	s.flush()
 	s.giveBack()
@@ -171,19 +174,19 @@ func (s *storing) run(keys []uint64) {
 
 // batch is what was found out about some keys.
 type batch struct {
+	n      int // keys
 	hashes [batchKeys]uint64
 	found  [batchKeys]uint32
 	homes  [batchKeys]*bucket
 	metas  [batchKeys]*meta
-	slots  [batchKeys]int8 // of homes, where a key that was not found may be entered; -1 = full
 }
 
-// lookUp finds the positions of keys. It stops before a key that occurs twice,
-// and returns how many it looked up.
-func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
+// ask begins a batch of the first of keys, up to one that occurs twice: it asks for
+// the cache lines of all of them. They come while the batch before is acted on.
+func (x *Index) ask(keys []uint64, b *batch) {
 	d := x.table.dir.Load()
 	var seen [16]uint64
-	var touch uint64
+	b.n = 0
 	for i, key := range keys[:min(len(keys), batchKeys)] {
 		h := x.table.hash(normal(key))
 		if w, bit := &seen[h>>54&15], uint64(1)<<(h>>48&63); *w&bit == 0 {
@@ -193,19 +196,25 @@ func (x *Index) lookUp(keys []uint64, b *batch) (n int) {
 		}
 		p := &d.parts[h>>d.shift]
 		b.hashes[i], b.metas[i], b.homes[i] = h, p.meta, &p.segment.Load()[home(h)]
-		touch |= b.homes[i].slots[0]
-		n++
+		b.n++
 	}
-	x.touched = touch // keeps the loads
-	for i, key := range keys[:n] {
-		h, home := b.hashes[i], b.homes[i]
+	x.touched = prefetch(b.homes[:b.n])
+}
+
+// lookUp finds the positions of a batch's keys.
+func (x *Index) lookUp(keys []uint64, b *batch) {
+	for i, key := range keys[:b.n] {
+		h := b.hashes[i]
+		if b.metas[i].live == splitNow { // since it was asked for
+			p := x.table.part(h)
+			b.metas[i], b.homes[i] = p.meta, &p.segment.Load()[home(h)]
+		}
+		home := b.homes[i]
 		b.found[i] = 0
 		if home.matches(pattern(h)) != 0 || home.passed(h) {
-			b.found[i] = x.findIn(d.segmentOf(h), normal(key), h)
+			b.found[i] = x.find(normal(key))
 		}
-		b.slots[i] = int8(home.free())
 	}
-	return n
 }
 
 // along takes the keys that lie behind the block before, as they do when a
@@ -398,7 +407,7 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 	}
 	x.upkeep(len(keys))
 	var (
-		b    batch
+		b    = &x.batches[0]
 		page pageMask
 		last = o.removed
 	)
@@ -427,7 +436,9 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 			i++
 			continue
 		}
-		n := x.lookUp(keys[i:], &b)
+		x.ask(keys[i:], b)
+		n := b.n
+		x.lookUp(keys[i:], b)
 		for j := 0; j < n; j++ {
 			pos := b.found[j]
 			if pos == 0 {
