@@ -28,9 +28,10 @@ const (
 //   - refList: value names a record of entries, immutable while it can be reached
 //   - refMoved: the keys have been given other positions
 type page struct {
-	ref  atomic.Uint64
-	mask atomic.Uint64
-	next atomic.Uint32 // where the chain went on that ends the page; only a hint
+	ref    atomic.Uint64
+	mask   atomic.Uint64
+	next   atomic.Uint32 // where the chain went on that ends the page; only a hint
+	digest atomic.Uint64 // of the keys, 0 = none
 }
 
 const (
@@ -81,6 +82,11 @@ type arena struct {
 func (a *arena) slab(pos uint32) *slab       { return a.slabs[pos/slabKeys].Load() }
 func (a *arena) page(pos uint32) *page       { return &a.slab(pos).pages[pos/pageKeys%slabPages] }
 func (a *arena) state(pos uint32) *pageState { return &a.slab(pos).state[pos/pageKeys%slabPages] }
+
+// pageOf returns the keys of the page that a position lies in.
+func (a *arena) pageOf(pos uint32) *[pageKeys]uint64 {
+	return (*[pageKeys]uint64)(a.slab(pos).keys[pos%slabKeys&^(pageKeys-1):])
+}
 
 // line returns the keys of the line that a position lies in.
 func (a *arena) line(line uint32) *[lineKeys]uint64 {

@@ -52,11 +52,17 @@ func (x *Index) hold(k *worker, h *holder, pos uint32, mask uint64) {
 	case refKind(ref) == refOne && refValue(ref) == h.hid:
 		own = pg.mask.Load()
 		if own|mask != own {
+			if own|mask == ^uint64(0) {
+				x.seal(pg, pos)
+			}
 			pg.mask.Store(own | mask)
 			x.live += bits.OnesCount64(mask &^ own)
 		}
 	case refKind(ref) == refEmpty || refKind(ref) == refMoved:
 		x.live += bits.OnesCount64(mask)
+		if mask == ^uint64(0) {
+			x.seal(pg, pos)
+		}
 		pg.mask.Store(mask)
 		pg.become(refOne, h.hid)
 	default:
@@ -66,6 +72,9 @@ func (x *Index) hold(k *worker, h *holder, pos uint32, mask uint64) {
 		own, all = masks(entries, h.hid)
 		x.live += bits.OnesCount64(mask &^ all)
 		if own|mask != own {
+			if own|mask == ^uint64(0) {
+				x.seal(pg, pos)
+			}
 			entries = withMask(entries, h.hid, own|mask)
 			x.recs.scratch = entries
 			x.setEntries(pg, old, entries)

@@ -68,6 +68,7 @@ type Options struct {
 // The key 0 is kept as another constant, so that the two are one key.
 type Index struct {
 	epochs epochs
+	seed   [pageKeys]uint64 // of digests
 	view   atomic.Pointer[view]
 	moves  atomic.Uint64 // pages moved, see packer
 	table  table
@@ -97,7 +98,7 @@ type Index struct {
 
 // New makes an empty index. Its errors wrap [ErrOptions].
 func New(o Options) (*Index, error) {
-	x := &Index{byName: make(map[string]WorkerID)}
+	x := &Index{byName: make(map[string]WorkerID), seed: digestSeed()}
 	unknown := o.UnknownWeight
 	if unknown == 0 {
 		unknown = DefaultUnknownWeight

@@ -68,6 +68,7 @@ func (x *Index) movePage(pos uint32, held uint64) bool {
 	p.masks = to
 	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
 	base := p.cur &^ (pageKeys - 1)
+	x.arena.page(base).unseal()
 	place := x.arena.slab(base).keys[base%slabKeys:][:pageKeys]
 	first := p.cur
 	for rest := held; rest != 0; rest &= rest - 1 {
@@ -135,6 +136,7 @@ func (x *Index) take(base, pos uint32) {
 		}
 	}
 	x.setEntries(pg, record, kept)
+	pg.unseal()
 	atomic.StoreUint64(&x.arena.slab(pos).keys[pos%slabKeys], 0)
 }
 

@@ -202,7 +202,8 @@ func (x *Index) walk(w *walk) {
 			}
 		}
 		s, off := x.arena.slab(pos), pos%pageKeys
-		words, moved := x.look(&s.pages[pos/pageKeys%slabPages], &w.one)
+		pg := &s.pages[pos/pageKeys%slabPages]
+		words, moved := x.look(pg, &w.one)
 		if moved { // since the probe: the key lies elsewhere by now
 			pos = 0
 			continue
@@ -215,11 +216,12 @@ func (x *Index) walk(w *walk) {
 			}
 		}
 		at := pos % slabKeys
-		if !sure && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
+		run := bits.TrailingZeros64(^(asked >> off))
+		whole := run == pageKeys && w.source == nil && len(w.keys)-i >= pageKeys && x.sealed(pg, (*[pageKeys]uint64)(w.keys[i:]))
+		if !sure && !whole && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
 			pos = 0
 			continue
 		}
-		run := bits.TrailingZeros64(^(asked >> off))
 		if run == 0 {
 			w.endAll(i)
 			i, any = i+1, false
@@ -230,7 +232,9 @@ func (x *Index) walk(w *walk) {
 		// Positions that are held are published: their keys do not change while
 		// this reader is inside.
 		n := 1
-		if w.source == nil {
+		if whole {
+			n = pageKeys
+		} else if w.source == nil {
 			run = min(run, len(w.keys)-i)
 			// The first is known to be equal, but for the key 0.
 			n = max(1, equalRun(s.keys[at:at+uint32(run)], w.keys[i:]))
@@ -278,7 +282,8 @@ func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
 				return 0, i
 			}
 			pg := &s.pages[at/pageKeys]
-			if len(w.keys)-i < pageKeys || !x.whole(pg, uint64(word), set) || *(*[pageKeys]uint64)(s.keys[at:]) != *(*[pageKeys]uint64)(w.keys[i:]) {
+			if len(w.keys)-i < pageKeys || !x.whole(pg, uint64(word), set) ||
+				!x.same(pg, (*[pageKeys]uint64)(w.keys[i:]), (*[pageKeys]uint64)(s.keys[at:])) {
 				return pos + at, i
 			}
 			i, at = i+pageKeys, at+pageKeys

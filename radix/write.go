@@ -280,6 +280,7 @@ func (s *storing) place(keys []uint64, b *batch, first, more int) {
 		pos := s.cur
 		n := min(int(s.end-pos), len(keys))
 		s.cur += uint32(n)
+		s.x.arena.page(pos).unseal()
 		line := s.x.arena.slab(pos).keys[pos%slabKeys:]
 		i := 0
 		for ; i < n && (pos+uint32(i))%lineKeys != 0; i++ { // a reader may be in this line

@@ -10,7 +10,7 @@ import (
 var allowed = map[string]string{
 	"github.com/zeebo/xxh3":               "XXH3: a hash algorithm of the engines; content keys",
 	"github.com/klauspost/cpuid/v2":       "of zeebo/xxh3",
-	"golang.org/x/sys":                    "of klauspost/cpuid",
+	"golang.org/x/sys":                    "what the processor can do, for radix's digests",
 	"github.com/cespare/xxhash/v2":        "XXH64: hashes of LoRA names and of other indexers",
 	"github.com/vmihailenco/msgpack/v5":   "event payloads",
 	"github.com/vmihailenco/tagparser/v2": "of vmihailenco/msgpack",
