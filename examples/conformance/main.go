@@ -16,9 +16,10 @@
 //	tokenize TOKENIZER_DIR: token ids, by the tokenizers DIR/NAME.json or DIR/NAME.json.gz
 //
 // The engine is taken from a file's header. Files may be compressed (.gz). Each gets a line, with the first differences
-// below it; the last line is "N passed, N failed". The exit status is 0 only
+// below it, or with the reason why it was not checked: not to be read, of another format, its tokenizer missing or
+// refused. The last line is "N passed, N failed". The exit status is 0 only
 // when nothing failed, 1 when something did, 2 when the command was wrong. A
-// case that is not supported is a failure.
+// case that is not supported is a failure, and a file that was not checked is one.
 package main
 
 import (

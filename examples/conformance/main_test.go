@@ -67,6 +67,26 @@ func TestFailuresShowAndCount(t *testing.T) {
 	require.Contains(t, out, "no such file")
 }
 
+// TestNotChecked: a file that cannot be checked is told once, with the reason, and is no success.
+func TestNotChecked(t *testing.T) {
+	dir, ids := t.TempDir(), file(t, "tokenize/ids/tiny.jsonl")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tokenize", dir, ids}, "FAIL " + ids + ": not checked: line 1: neither tiny.json nor tiny.json.gz is in " + dir + "\n"},
+		{[]string{"hash", "/nonexist"}, "FAIL /nonexist: not checked: open /nonexist: no such file or directory\n"},
+		{[]string{"hash", dir}, "FAIL " + dir + ": not checked: read " + dir + ": is a directory\n"},
+	} {
+		status, out, _ := command(c.args...)
+		require.Equal(t, 1, status)
+		require.Equal(t, c.want+"0 passed, 1 failed\n", out)
+	}
+	status, out, _ := command("tokenize", "-json", dir, ids)
+	require.Equal(t, 1, status)
+	require.Contains(t, out, `"unchecked":"line 1: neither tiny.json`)
+}
+
 func TestJSON(t *testing.T) {
 	status, out, _ := command("truth", "-json", file(t, "vllm/truth/0.32.0/u16.jsonl"))
 	require.Zero(t, status)

@@ -16,6 +16,9 @@ type Result struct {
 	What   string `json:"what"`
 	Passed int    `json:"passed"`
 	Failed int    `json:"failed"`
+	// Unchecked says why nothing of the file was checked; empty if something was. Such a file
+	// counts as one failure.
+	Unchecked string `json:"unchecked,omitempty"`
 	// Apart counts cases that the recording declares unknowable; they are
 	// neither passed nor failed.
 	Apart int `json:"apart,omitempty"`
@@ -63,9 +66,7 @@ func (r *Result) incomplete(missing []string) {
 
 // Broken is the result of a file that could not be read or checked at all.
 func Broken(check, file string, err error) *Result {
-	r := &Result{File: file, Check: check, What: "unreadable"}
-	r.fail(Difference{Where: "file", Want: "a file of this format", Got: err.Error()})
-	return r
+	return &Result{File: file, Check: check, What: "not checked", Unchecked: err.Error(), Failed: 1}
 }
 
 // sound turns a result of nothing into a failure: a file that holds no case shows
@@ -79,6 +80,10 @@ func (r *Result) sound() *Result {
 
 // Print writes the result for people.
 func (r *Result) Print(w io.Writer) {
+	if r.Unchecked != "" {
+		fmt.Fprintf(w, "FAIL %s: not checked: %s\n", r.File, r.Unchecked)
+		return
+	}
 	verdict := "ok  "
 	if r.Failed > 0 {
 		verdict = "FAIL"

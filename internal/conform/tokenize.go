@@ -49,7 +49,7 @@ func (t *Tokenizers) load(name string) (*tokenize.Tokenizer, error) {
 }
 
 // Tokenize checks a file of token ids: every text is encoded to the ids that the
-// engine's tokenizer gave.
+// engine's tokenizer gave. A file whose tokenizer is missing or refused is not checked.
 func Tokenize(t *Tokenizers, name string, r io.Reader) *Result {
 	const check = "tokenize"
 	res := &Result{File: name, Check: check}
@@ -69,12 +69,13 @@ func Tokenize(t *Tokenizers, name string, r io.Reader) *Result {
 		if c.Tokenizer == "" || c.Text == nil || c.IDs == nil {
 			return errors.New(`want "tokenizer", "text" and "ids"`)
 		}
+		tok, err := t.get(c.Tokenizer)
+		if err != nil {
+			return err
+		}
 		texts[c.Tokenizer]++
 		d := Difference{Where: fmt.Sprintf("line %d, %s", n, c.Category), Want: fmt.Sprint(c.IDs), About: fmt.Sprintf("%q, special tokens added: %v", *c.Text, c.AddSpecial)}
-		tok, err := t.get(c.Tokenizer)
-		if err == nil {
-			ids, err = tok.AppendIDs(ids[:0], *c.Text, tokenize.EncodeOptions{AddSpecialTokens: c.AddSpecial})
-		}
+		ids, err = tok.AppendIDs(ids[:0], *c.Text, tokenize.EncodeOptions{AddSpecialTokens: c.AddSpecial})
 		switch {
 		case err != nil:
 			d.Got = err.Error()
