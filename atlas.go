@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"sync"
@@ -78,7 +80,9 @@ type Options struct {
 	// its requests, for [Atlas.Heard] there: all then decide as if each had sent
 	// everything. It is called by the goroutine of the [Trip] and must not block
 	// it. How notes travel is the caller's; those of one replica must arrive in
-	// order. With Speculate a note has 8 bytes for each block to be computed.
+	// order. Replicas must know the same workers by the same names: where requests
+	// come to all at one instant, each uses some of them first ([scoring.Peers]).
+	// With Speculate a note has 8 bytes for each block to be computed.
 	Tell func(PeerNote)
 	// MemoBytes bounds the memory of digests of prompts seen before, for each way
 	// of hashing in the fleet: the next turn of a conversation is then not hashed
@@ -107,6 +111,7 @@ type Atlas struct {
 	flights     *scoring.InFlight
 	speculation *scoring.Speculation // nil if off
 	peers       *scoring.Peers
+	replica     uint64     // this one's number in notes
 	mu          sync.Mutex // orders AddWorker and RemoveWorker
 	fleet       atomic.Pointer[fleet]
 	domains     domains
@@ -151,7 +156,8 @@ func New(o Options) (*Atlas, error) {
 			return nil, fmt.Errorf("kvatlas: %w", err)
 		}
 	}
-	if a.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: a.flights, Speculation: a.speculation, KVAtlas: a.learner}); err != nil {
+	a.replica = rand.Uint64N(math.MaxUint64) + 1
+	if a.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: a.flights, Speculation: a.speculation, KVAtlas: a.learner, Replica: a.replica}); err != nil {
 		return nil, fmt.Errorf("kvatlas: %w", err)
 	}
 	a.fleet.Store(&fleet{byName: map[string]*worker{}, bySource: map[kvevents.Source]*worker{}})

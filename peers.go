@@ -35,6 +35,6 @@ func (t *Trip) tell(event scoring.PeerEvent, n scoring.PeerNote) {
 	if event == scoring.PeerSent {
 		t.id = rand.Uint64()
 	}
-	n.Request, n.Event = t.id, event
+	n.Request, n.Replica, n.Event = t.id, t.a.replica, event
 	t.a.options.Tell(PeerNote{t.worker, n})
 }

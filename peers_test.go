@@ -79,3 +79,71 @@ func TestPeers(t *testing.T) {
 
 	require.ErrorIs(t, second.Heard(kvatlas.PeerNote{Worker: "nobody"}), kvatlas.ErrUnknownWorker)
 }
+
+// TestPeersExpect: prompts come to two replicas at the same instant, before one has heard
+// of the other's. After some of them each has workers of its own that it uses first.
+func TestPeersExpect(t *testing.T) {
+	now := time.Unix(100, 0)
+	type replica struct {
+		*kvatlas.Atlas
+		told []kvatlas.PeerNote
+	}
+	var replicas [2]replica
+	for i, names := range [][]string{{"a", "b", "c", "d"}, {"d", "c", "b", "a"}} {
+		r := &replicas[i]
+		var err error
+		r.Atlas, err = kvatlas.New(kvatlas.Options{Speculate: true, Tell: func(n kvatlas.PeerNote) { r.told = append(r.told, n) },
+			InFlight: scoring.InFlightOptions{Now: func() time.Time { return now }}})
+		require.NoError(t, err)
+		for _, name := range names {
+			require.NoError(t, r.AddWorker(kvatlas.Worker{Name: name, Release: "0.32.0", BlockSize: unit, Algorithm: blockhash.SHA256}))
+		}
+	}
+	expected := func(r *replica) map[string]float64 {
+		var c kvatlas.Choice
+		require.NoError(t, r.Route(&kvatlas.Request{Prompt: blockhash.Prompt{Tokens: tokens(2000)}}, &c))
+		m := map[string]float64{}
+		for _, c := range c.Candidates {
+			if c.Load.Unheard.Known {
+				m[c.Name] = c.Load.Unheard.Value
+			}
+		}
+		return m
+	}
+	require.Empty(t, expected(&replicas[0]), "nobody has told anything")
+	prompt := tokens(4001)
+	for n := range 300 {
+		var trips [2]kvatlas.Trip
+		for i := range replicas {
+			prompt[0], prompt[1] = uint32(n), uint32(i)
+			req := &kvatlas.Request{Prompt: blockhash.Prompt{Tokens: prompt}}
+			var c kvatlas.Choice
+			require.NoError(t, replicas[i].Route(req, &c))
+			var err error
+			trips[i], err = replicas[i].Begin(req, &c)
+			require.NoError(t, err)
+		}
+		for _, step := range []func(*kvatlas.Trip){(*kvatlas.Trip).FirstToken, func(t *kvatlas.Trip) { t.Finish(0) }, nil} {
+			now = now.Add(2 * time.Millisecond)
+			for i := range replicas {
+				for _, note := range replicas[i].told {
+					require.NoError(t, replicas[1-i].Heard(note))
+				}
+				replicas[i].told = nil
+			}
+			if now = now.Add(200 * time.Millisecond); step != nil {
+				step(&trips[0])
+				step(&trips[1])
+			}
+		}
+	}
+	one, other := expected(&replicas[0]), expected(&replicas[1])
+	require.Len(t, one, 4)
+	for name, tokens := range one {
+		require.InDelta(t, 4000, tokens+other[name], 200, name)
+		require.Zero(t, min(tokens, other[name]), "%s is first one's own or the other's", name)
+		require.Equal(t, name == "a" || name == "c", tokens == one["a"], "they take turns")
+	}
+	require.True(t, replicas[0].RemoveWorker("a"))
+	require.Equal(t, one["a"], expected(&replicas[0])["b"], "b is now the first")
+}

@@ -226,6 +226,7 @@ func (a *Atlas) AddWorker(w Worker) error {
 	a.serial++
 	n.serial = scoring.WorkerID(a.serial)
 	a.flights.Add(n.serial)
+	a.peers.Add(n.serial, n.Name)
 	a.fleet.Store(s.with(n))
 	return nil
 }
@@ -265,6 +266,7 @@ func (a *Atlas) RemoveWorker(name string) bool {
 		a.domains.give(w.chunks.domain)
 	}
 	a.flights.Remove(w.serial)
+	a.peers.Remove(w.serial)
 	if a.learner != nil {
 		a.learner.Forget(w.serial)
 	}

@@ -69,13 +69,17 @@ type Load struct {
 	// Requests is the number of requests sent there and not yet finished.
 	Requests Gauge
 	// Peers is the number of those that other replicas of this router sent, and
-	// told it of ([Peers]). Everything below counts them in too.
+	// told it of ([Peers]). Everything below but Unheard counts them in too.
 	Peers Gauge
 	// Queued is the number of those that have no first token yet.
 	Queued Gauge
 	// PrefillTokens is the number of prompt tokens sent there that are still
 	// to be computed: uncached ones of requests without a first token.
 	PrefillTokens Gauge
+	// Unheard is the number of prompt tokens that another replica of this router is
+	// expected to be sending there at this moment, so that nobody can have told yet;
+	// 0 at the workers that this one has first. See [Peers].
+	Unheard Gauge
 	// PromptTokens is the number of prompt tokens of all unfinished requests,
 	// cached or not.
 	PromptTokens Gauge

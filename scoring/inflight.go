@@ -56,6 +56,8 @@ type InFlight struct {
 	last    int32
 	count   int
 	expired uint64
+	others  int // replicas that tell, see Peers
+	unheard unheard
 }
 
 // flight is one tracked request.
@@ -81,6 +83,8 @@ type account struct {
 	scraped            Load
 	scrapedAt          time.Time
 	begunThen, endThen uint64
+
+	others bool // another replica has it first, see Peers
 }
 
 // NewInFlight returns accounting without workers. The error is an
@@ -192,6 +196,9 @@ func (a *InFlight) Begin(w WorkerID, s Sent) (Flight, error) {
 	a.count++
 	a.carry(f, acc)
 	acc.rate.add(a.now)
+	if a.others > 0 && !s.Peer {
+		a.unheard.decided(a.now)
+	}
 	return Flight{a, i, f.generation}, nil
 }
 
@@ -367,6 +374,29 @@ func (a *InFlight) Scraped(w WorkerID, l Load) error {
 	return nil
 }
 
+// told counts a request that another replica told of, for what to expect.
+func (a *InFlight) told(tokens int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tick(); a.others > 0 {
+		a.unheard.told(a.now, tokens)
+	}
+}
+
+// share says how many other replicas tell, and which of the workers are theirs first.
+func (a *InFlight) share(others int, workers []WorkerID, theirs func(i int) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.others = others; others == 0 {
+		a.unheard = unheard{}
+	}
+	for i, w := range workers {
+		if acc := a.workers.get(w); acc != nil {
+			acc.others = theirs(i)
+		}
+	}
+}
+
 // Load writes what is known about a worker to l, apart from CacheSize, which it
 // leaves alone. For a worker that is not known everything becomes unknown and
 // the error is [ErrUnknownWorker].
@@ -396,6 +426,12 @@ func (a *InFlight) load(w WorkerID, l *Load) error {
 		DecodeBlocks:  Known(float64(acc.blocks)),
 		QPS:           Known(acc.rate.perSecond(a.now)),
 		CacheSize:     l.CacheSize,
+	}
+	if a.others > 0 {
+		l.Unheard = Known(0)
+		if acc.others {
+			l.Unheard.Value = a.unheard.expected() / float64(a.others)
+		}
 	}
 	if acc.scrapedAt.IsZero() || a.now.Sub(acc.scrapedAt) >= a.o.ScrapeTTL {
 		return nil

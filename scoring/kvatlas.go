@@ -75,8 +75,11 @@ type KVAtlasOptions struct {
 //   - memory: the used part of the KV cache counts up to a second, and rises
 //     steeply from 92 %, where requests begin to wait for blocks;
 //   - batch: requests in flight, see [KVAtlasOptions.RequestTime];
+//   - unheard: prompt tokens that another replica is expected to be sending there
+//     ([Load.Unheard]), beyond those at every worker, at the worker's speed, and half
+//     of the objective at most;
 //   - late: half of the objective where the first four, the queue with a margin
-//     of 40 %, exceed it, see [KVAtlasOptions.Objective];
+//     of 40 %, and unheard exceed it, see [KVAtlasOptions.Objective];
 //   - yield: where they do so everywhere, minus the queue and a tenth of it, so
 //     that what is late anyway waits where most others wait (and minus what the
 //     best costs, so that no other is nearly as good);
@@ -95,6 +98,8 @@ type KVAtlasOptions struct {
 // of the time to compute what nobody holds) all take the same one, by hashing
 // [Request.Novel] with the workers' names: different prompts go to different
 // workers, and siblings that reach all replicas at once are computed once.
+// Where unrelated prompts reach all at once, each replica uses workers of its own
+// first (the term unheard).
 //
 // Routers that share nothing each know only what they sent themselves, and would
 // compute the same new prompt once each. So each first unknown block has a home,
@@ -151,6 +156,10 @@ const (
 	holderShare = 0.8
 
 	drawShare = 0.2 // of the time to compute what nobody holds
+
+	// Of the objective, for what others may be sending: a worker of theirs that waits
+	// for nothing must be better than one's own where requests are late.
+	unheardShare = 0.5
 
 	exploreSalt = 0x6578706c6f7265 // any number, for a hash of its own
 
@@ -299,6 +308,7 @@ const (
 	termWork
 	termMemory
 	termBatch
+	termUnheard
 	termLate
 	termYield
 	termAgree
@@ -306,7 +316,7 @@ const (
 	numTerms
 )
 
-var atlasTerms = [numTerms]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch", "late", "yield", "agree", "draw"}
+var atlasTerms = [numTerms]string{"queue", "prefill", "transfer", "network", "work", "memory", "batch", "unheard", "late", "yield", "agree", "draw"}
 
 type atlasCost [numTerms]float64
 
@@ -319,7 +329,7 @@ func (t *atlasCost) sum() (s float64) {
 
 // predicted is the time to first token, with a margin for the queue.
 func (t *atlasCost) predicted() float64 {
-	return queueMargin*t[termQueue] + t[termPrefill] + t[termTransfer] + t[termNetwork]
+	return queueMargin*t[termQueue] + t[termUnheard] + t[termPrefill] + t[termTransfer] + t[termNetwork]
 }
 
 // Explain implements [Explainer] with every term in seconds.
@@ -397,15 +407,18 @@ type atlasView struct {
 	home                  int     // candidate where other routers may have sent them; -1 for none
 	shared                float64 // how much that is to be believed, 0 to 1
 	told                  bool    // others tell what they send
+	unheard, late         float64 // tokens that they are sending to any worker; seconds for more, at most
 }
 
 func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
 	v := atlasView{k: k, req: req, rtt: mean(RTT, candidates), requests: mean(Requests, candidates), usages: mean(KVUsage, candidates), home: -1}
 	waiting, own, heard, all, held := 0.0, 0.0, 0.0, 0.0, int32(0)
+	v.unheard, v.late = math.Inf(1), math.Inf(1)
 	for _, c := range candidates {
 		l := &c.Load
 		waiting += max(l.Waiting.Or(0), l.Queued.Or(0))
 		held = max(held, c.Match.Usable)
+		v.unheard = min(v.unheard, l.Unheard.Or(0))
 		if l.Requests.Known && l.Running.Known && l.Waiting.Known {
 			own += l.Requests.Value
 			heard += l.Peers.Or(0)
@@ -417,6 +430,9 @@ func (k *KVAtlas) view(req *Request, candidates []*Candidate) atlasView {
 	}
 	v.novel = max(0, float64(req.Tokens)-float64(held))
 	v.told = told(candidates)
+	if k.o.Objective > 0 {
+		v.late = unheardShare * k.o.Objective.Seconds()
+	}
 	if req.Novel == 0 || all <= own && heard == 0 {
 		return v
 	}
@@ -505,8 +521,9 @@ func (v *atlasView) terms(i int, c *Candidate, ahead float64) (t atlasCost) {
 	t = atlasCost{
 		termQueue: ahead * perToken, termPrefill: uncached * perToken, termTransfer: transfer,
 		termNetwork: l.RTT.Or(v.rtt) / 1000, termWork: v.delayed * uncached * perToken,
-		termMemory: usage + max(0, usage-memoryStart)*memoryWait,
-		termBatch:  k.o.RequestTime.Seconds() * l.Requests.Or(v.requests),
+		termMemory:  usage + max(0, usage-memoryStart)*memoryWait,
+		termBatch:   k.o.RequestTime.Seconds() * l.Requests.Or(v.requests),
+		termUnheard: min(v.late, (l.Unheard.Or(0)-v.unheard)*perToken),
 	}
 	if i == v.home {
 		t[termAgree] = -v.shared * min(v.novel, uncached) * perToken * (1 + v.delayed)

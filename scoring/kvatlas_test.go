@@ -37,7 +37,7 @@ func TestKVAtlasTerms(t *testing.T) {
 	var d Decision
 	require.NoError(t, k.Policy().Decide(req, cs, &d))
 	require.Equal(t, []string{"ttft", "ttft/queue", "ttft/prefill", "ttft/transfer", "ttft/network", "ttft/work", "ttft/memory", "ttft/batch",
-		"ttft/late", "ttft/yield", "ttft/agree", "ttft/draw"}, termNames(d.Terms))
+		"ttft/unheard", "ttft/late", "ttft/yield", "ttft/agree", "ttft/draw"}, termNames(d.Terms))
 	for i, want := range [][]float64{
 		{0.2, 0, 0.1},
 		{0.11, 0.04 / 2, 0.16}, // 1100, then 400 at twice the speed (1600 - 1200)
@@ -47,6 +47,7 @@ func TestKVAtlasTerms(t *testing.T) {
 		{0.11 * (2 + 1./3), 0.02 * (2 + 1./3), 0.16 * (2 + 1./3)},
 		{0.5, 0.97 + 0.05*20, 0.735},
 		{0.03, 0.01, 0.02},
+		{0, 0, 0},
 		{0, 0, 0},
 		{0, 0, 0},
 		{0, 0, 0},

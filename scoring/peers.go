@@ -1,6 +1,12 @@
 package scoring
 
-import "sync"
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
 
 // PeerEvent is what became of another router's request.
 type PeerEvent uint8
@@ -15,9 +21,10 @@ const (
 // PeerNote is what one replica of a router tells the others of a request that it
 // sent. It is plain data, made to be sent over whatever connects the replicas.
 type PeerNote struct {
-	// Request names the request among those of all replicas.
-	Request uint64
-	Event   PeerEvent
+	// Request names the request among those of all replicas, Replica the one that
+	// tells ([PeersOptions.Replica]); 0 if it does not say.
+	Request, Replica uint64
+	Event            PeerEvent
 	// Worker and what was known of the request when it was sent: of
 	// [PeerSent]. ReportedTokens and TTFT as well where they are known: of
 	// [PeerFirstToken] or [PeerFinished], for [Peers] to learn from; a TTFT of 0
@@ -38,6 +45,9 @@ type PeersOptions struct {
 	// MaxRequests bounds the requests that are followed; beyond, the oldest is
 	// let go as if it had failed. 0 means 262,144.
 	MaxRequests int
+	// Replica is this replica's number, another one than any other's; such as a random
+	// one. 0 expects nothing that was not told, see [Peers].
+	Replica uint64
 }
 
 // Peers counts in what the other replicas of a router tell of their requests, so
@@ -45,8 +55,18 @@ type PeersOptions struct {
 // guessed from metrics, their blocks are known to be under way, and all have
 // learned the same. Until a note is heard they decide by different figures, and may
 // compute siblings of a prompt twice: send notes at once, one by one. A lag of 2 ms is
-// as good as none unless many requests come at the same instant, 20 ms costs up to a
-// fifth in an overload of siblings (benchmarks/results/policy.md).
+// about as good as none, 20 ms costs up to a seventh in an overload of siblings
+// (benchmarks/results/policy.md).
+//
+// Of requests that come to all replicas at the same instant no note can be in time. So
+// each worker ([Peers.Add]) is one replica's first: all take turns, in the order of the
+// workers' names and of the replicas' numbers. From the notes that follow its own
+// decisions within some tens of milliseconds a replica learns how many prompt tokens
+// one other sends at such a moment, beyond what is told all the time and leaving
+// siblings of prompts under way out, and expects as many at each worker that another
+// has first ([Load.Unheard]). Where requests come one by one that is about nothing, and
+// all replicas use all workers alike. A replica of which nothing was heard for a
+// minute or two is taken to be gone.
 //
 // What is heard twice counts once. What ends before it begins, because notes
 // overtook each other, counts until [InFlightOptions.TTL]: send a replica's notes
@@ -59,7 +79,13 @@ type Peers struct {
 	mu    sync.Mutex
 	open  map[uint64]peerFlight
 	order []uint64 // in which they were heard; some have ended
+
+	names    map[WorkerID]string
+	replicas map[uint64]time.Time // the others, and when they last told something
+	looked   time.Time            // for replicas that are gone
 }
+
+const replicaGone = time.Minute
 
 type peerFlight struct {
 	flight Flight
@@ -78,7 +104,66 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 1 << 18
 	}
-	return &Peers{o: o, open: map[uint64]peerFlight{}}, nil
+	return &Peers{o: o, open: map[uint64]peerFlight{}, names: map[WorkerID]string{}, replicas: map[uint64]time.Time{}}, nil
+}
+
+// Add makes a worker known that [InFlight.Add] made known before, by the name that all
+// replicas have for it. One that was not added is no replica's first. Adding it again
+// changes its name.
+func (p *Peers) Add(w WorkerID, name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names[w] = name
+	p.share()
+}
+
+// Remove forgets a worker. Requests sent there stay open until they end.
+func (p *Peers) Remove(w WorkerID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.names, w)
+	p.share()
+}
+
+// share gives each worker to one replica.
+func (p *Peers) share() {
+	if len(p.replicas) == 0 {
+		p.o.InFlight.share(0, nil, nil)
+		return
+	}
+	workers := slices.SortedFunc(maps.Keys(p.names), func(a, b WorkerID) int {
+		return cmp.Or(cmp.Compare(p.names[a], p.names[b]), cmp.Compare(a, b))
+	})
+	before := 0
+	for id := range p.replicas {
+		if id < p.o.Replica {
+			before++
+		}
+	}
+	p.o.InFlight.share(len(p.replicas), workers, func(i int) bool { return i%(len(p.replicas)+1) != before })
+}
+
+// from notes that a replica is there, and which are no more.
+func (p *Peers) from(replica uint64) {
+	if p.o.Replica == 0 || replica == 0 || replica == p.o.Replica {
+		return
+	}
+	now := p.o.InFlight.o.Now()
+	_, known := p.replicas[replica]
+	p.replicas[replica] = now
+	gone := false
+	if now.Sub(p.looked) >= replicaGone {
+		p.looked = now
+		for id, last := range p.replicas {
+			if now.Sub(last) >= replicaGone {
+				delete(p.replicas, id)
+				gone = true
+			}
+		}
+	}
+	if !known || gone {
+		p.share()
+	}
 }
 
 // Heard counts a note in. The worker is the one by this router's number. The error
@@ -87,6 +172,7 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 func (p *Peers) Heard(n *PeerNote) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.from(n.Replica)
 	if n.Event == PeerSent {
 		return p.sent(n)
 	}
@@ -125,9 +211,13 @@ func (p *Peers) sent(n *PeerNote) error {
 		}
 		cached = min(cached, n.PromptTokens-1) // the last token is computed
 	}
+	sibling := p.o.Speculation != nil && len(p.replicas) > 0 && len(n.Keys) > 0 && p.o.Speculation.underWay(n.Keys[0])
 	flight, err := p.o.InFlight.Begin(n.Worker, Sent{PromptTokens: n.PromptTokens, CachedTokens: cached, Peer: true})
 	if err != nil {
 		return err
+	}
+	if !sibling { // it goes where the others are, whoever has that worker first
+		p.o.InFlight.told(min(max(0, n.PromptTokens-cached), mostTokens))
 	}
 	f := peerFlight{flight: flight}
 	if p.o.Speculation != nil {

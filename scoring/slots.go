@@ -50,3 +50,17 @@ func (s *slots[T]) remove(w WorkerID) {
 		delete(s.beyond, w)
 	}
 }
+
+// all yields the values there are, in no order.
+func (s *slots[T]) all(yield func(*T) bool) {
+	for _, v := range s.dense {
+		if v != nil && !yield(v) {
+			return
+		}
+	}
+	for _, v := range s.beyond {
+		if !yield(v) {
+			return
+		}
+	}
+}

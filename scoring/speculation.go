@@ -273,6 +273,20 @@ func (s *Speculation) Has(w WorkerID, key uint64) bool {
 	return ok
 }
 
+// underWay reports whether a block is on its way to any worker. It is linear in the
+// workers.
+func (s *Speculation) underWay(key uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tick()
+	for entries := range s.entries.all {
+		if _, ok := (*entries)[key]; ok {
+			return true
+		}
+	}
+	return false
+}
+
 // Extend lengthens the candidates' matches of a prompt by what is on its way to
 // them. From the end of each match it goes on while a block is speculative or,
 // asked through confirmed, held; confirmed may be nil. The added blocks count as

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -150,6 +151,49 @@ func TestReplicasThatTell(t *testing.T) {
 		require.Greater(t, float64(telling.Good), 1.05*float64(alone.Good), name)
 		require.LessOrEqual(t, float64(telling.PrefillTokens), 1.1*float64(telling.UniqueTokens), name)
 	}
+}
+
+// TestReplicasAtOneInstant: eight prompts come to four replicas at the same instant, for
+// whom eight workers are idle. No replica can tell the others in time: most prompts wait
+// for another, unless replicas have numbers, and learn what to expect.
+func TestReplicasAtOneInstant(t *testing.T) {
+	const bursts, seeds = 100, 4
+	waited := func(seed uint64, routers int, numbered bool) (n int) {
+		m := newMaker(seed)
+		for i := range bursts {
+			for range 8 {
+				m.request(1+2*float64(i), "", 2, m.fresh(8192/genBlock))
+			}
+		}
+		c := Config{Policy: "kvatlas", Seed: seed, Noise: -1, PeerLag: 0.002, Routers: routers}
+		require.NoError(t, c.validate())
+		f, err := newFleet(&c, m.t)
+		require.NoError(t, err)
+		for _, r := range f.routers {
+			if !numbered {
+				r.replica = 0 // its notes do not say whose they are
+			}
+		}
+		require.NoError(t, f.run())
+		alone := slices.Min(f.result.ttft)
+		for _, ttft := range f.result.ttft {
+			if ttft > 1.5*alone {
+				n++
+			}
+		}
+		return n
+	}
+	without, with := 0, 0
+	for seed := range uint64(seeds) {
+		require.Zero(t, waited(seed, 1, true), "seed %d", seed)
+		without += waited(seed, 4, false)
+		n := waited(seed, 4, true)
+		require.Equal(t, n, waited(seed, 4, true), "the seed decides everything")
+		with += n
+	}
+	t.Logf("of %d prompts none wait for another with one router, %d with four, %d with four that have numbers", 8*bursts*seeds, without, with)
+	require.Greater(t, without, 8*bursts*seeds/2, "this shows nothing")
+	require.Less(t, with, without/2)
 }
 
 // TestRoutersAgreeOnNewPrompts: the samples of a prompt reach four routers at

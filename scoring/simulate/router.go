@@ -90,6 +90,7 @@ type flight struct {
 // router is one router replica.
 type router struct {
 	f          *fleet
+	replica    uint64
 	mind       *mind
 	loads      *scoring.InFlight
 	spec       *scoring.Speculation
@@ -107,7 +108,7 @@ func (f *fleet) clock() time.Time {
 }
 
 func newRouter(f *fleet, i int) (*router, error) {
-	r := &router{f: f}
+	r := &router{f: f, replica: uint64(i) + 1}
 	m, err := newMind(f, scoring.Seeded(f.c.Seed*1000+uint64(i)+1))
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func newRouter(f *fleet, i int) (*router, error) {
 			return nil, err
 		}
 	}
-	if r.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: r.loads, Speculation: r.spec, KVAtlas: m.atlas}); err != nil {
+	if r.peers, err = scoring.NewPeers(scoring.PeersOptions{InFlight: r.loads, Speculation: r.spec, KVAtlas: m.atlas, Replica: r.replica}); err != nil {
 		return nil, err
 	}
 	if m.historyTokens > 0 {
@@ -133,6 +134,7 @@ func newRouter(f *fleet, i int) (*router, error) {
 
 func (r *router) add(w *worker) {
 	r.loads.Add(scoring.WorkerID(w.id))
+	r.peers.Add(scoring.WorkerID(w.id), w.name)
 	r.candidates = append(r.candidates, scoring.Candidate{ID: scoring.WorkerID(w.id), Name: w.name})
 	r.workers = append(r.workers, w)
 }
@@ -140,6 +142,7 @@ func (r *router) add(w *worker) {
 func (r *router) remove(w *worker) {
 	id := scoring.WorkerID(w.id)
 	r.loads.Remove(id)
+	r.peers.Remove(id)
 	i := slices.Index(r.workers, w)
 	r.workers = slices.Delete(r.workers, i, i+1)
 	r.candidates = slices.Delete(r.candidates, i, i+1)
@@ -258,7 +261,7 @@ func (fl *flight) tell(n scoring.PeerNote) {
 	if f.c.PeerLag == 0 || len(f.routers) < 2 {
 		return
 	}
-	n.Request = fl.id
+	n.Request, n.Replica = fl.id, fl.r.replica
 	f.push(event{at: f.now + f.c.PeerLag, kind: evPeer, from: fl.r, note: &n})
 }
 
