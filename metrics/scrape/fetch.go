@@ -15,10 +15,22 @@ import (
 	"time"
 )
 
-// statusError is the answer of an engine that is not a page.
-type statusError struct{ page, status string }
+// pageError says which page an error is about.
+type pageError struct {
+	page *url.URL
+	err  error
+}
 
-func (e *statusError) Error() string { return "scrape: " + e.page + ": " + e.status }
+func (e *pageError) Error() string {
+	return "scrape: " + e.page.Redacted() + ": " + strings.TrimPrefix(e.err.Error(), "scrape: ")
+}
+
+func (e *pageError) Unwrap() error { return e.err }
+
+// statusError is the answer of an engine that is not a page.
+type statusError struct{ status string }
+
+func (e *statusError) Error() string { return e.status }
 
 // errNotYet is the end of what has arrived of an answer.
 const errNotYet = constError("scrape: the answer has not arrived")
@@ -60,7 +72,7 @@ func (f *fetcher) close() {
 func (f *fetcher) request(page string) (*request, error) {
 	r, err := http.NewRequest(http.MethodGet, page, nil)
 	if err != nil {
-		return nil, fmt.Errorf("scrape: %w", err)
+		return nil, err
 	}
 	r.Header.Set("Accept", "text/plain;version=0.0.4")
 	if f.o.Gzip {
@@ -68,7 +80,7 @@ func (f *fetcher) request(page string) (*request, error) {
 	}
 	var wire bytes.Buffer
 	if err := r.Write(&wire); err != nil {
-		return nil, fmt.Errorf("scrape: %w", err)
+		return nil, err
 	}
 	return &request{r, wire.Bytes()}, nil
 }
@@ -86,7 +98,7 @@ func (f *fetcher) arrived(r *request, in *inbox, body *bytes.Buffer) error {
 	resp, err := c.arrived(r, in)
 	if err == nil && !redirects(resp) {
 		var ended bool
-		ended, err = f.read(r, resp, body)
+		ended, err = f.read(resp, body)
 		if bad := (*statusError)(nil); ended && (err == nil || errors.As(err, &bad)) {
 			c.answered(!resp.Close)
 			return err
@@ -103,22 +115,22 @@ func (f *fetcher) get(ctx context.Context, r *request, body *bytes.Buffer) error
 		defer cancel()
 		resp, err := f.client.Do(r.WithContext(ctx))
 		if err != nil {
-			return fmt.Errorf("scrape: %w", err)
+			return err
 		}
 		defer resp.Body.Close()
-		_, err = f.read(r, resp, body)
+		_, err = f.read(resp, body)
 		return err
 	}
 	resp, err := f.conn.get(ctx, r, time.Now().Add(f.o.Timeout))
 	if err != nil {
-		return fmt.Errorf("scrape: %s: %w", r.URL, err)
+		return err
 	}
 	if redirects(resp) {
 		f.conn.close()
 		f.conn = nil // leave it to the client from now on
 		return f.get(ctx, r, body)
 	}
-	ended, err := f.read(r, resp, body)
+	ended, err := f.read(resp, body)
 	f.conn.answered(ended && !resp.Close)
 	return err
 }
@@ -127,29 +139,33 @@ func redirects(resp *http.Response) bool { return resp.StatusCode >= 300 && resp
 
 // read reads an answer to its end, or a little beyond MaxPage. It reports whether
 // that was the end.
-func (f *fetcher) read(page *request, resp *http.Response, body *bytes.Buffer) (ended bool, err error) {
+func (f *fetcher) read(resp *http.Response, body *bytes.Buffer) (ended bool, err error) {
 	body.Reset()
 	if resp.StatusCode < 200 { // another protocol begins, which has no end that a context would bring
-		return false, &statusError{page.URL.String(), resp.Status}
+		return false, &statusError{resp.Status}
 	}
 	if resp.StatusCode != http.StatusOK {
 		_, err := io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be used again
-		return err == io.EOF, &statusError{page.URL.String(), resp.Status}
+		return err == io.EOF, &statusError{resp.Status}
 	}
 	from := io.Reader(resp.Body)
-	if resp.Header.Get("Content-Encoding") == "gzip" {
+	switch coding := resp.Header.Get("Content-Encoding"); strings.ToLower(coding) {
+	case "", "identity":
+	case "gzip", "x-gzip":
 		z, err := gzip.NewReader(resp.Body)
 		if err != nil {
-			return false, fmt.Errorf("scrape: %s: %w", page.URL, err)
+			return false, err
 		}
 		defer func() { // the end of gzip may not be the end of the answer
 			n, err := io.CopyN(io.Discard, resp.Body, 1)
 			ended = n == 0 && err == io.EOF
 		}()
 		from = z
+	default:
+		return false, fmt.Errorf("Content-Encoding is %q, want gzip or none", coding)
 	}
 	if _, err := body.ReadFrom(io.LimitReader(from, MaxPage+1)); err != nil {
-		return false, fmt.Errorf("scrape: %s: %w", page.URL, err)
+		return false, err
 	}
 	return body.Len() <= MaxPage, nil
 }

@@ -3,7 +3,6 @@ package scrape
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -37,26 +36,25 @@ func (p *Page) json(page []byte) error {
 	}
 	var r Rank
 	known := false
-	set := func(g *scoring.Gauge, v *float64) {
+	set := func(f field, v *float64) {
 		switch {
 		case v == nil:
-		case *v < 0 || *v > math.MaxFloat64:
+		case !possible(f, *v):
 			p.Unreadable++
 		default:
-			*g, known = scoring.Known(*v), true
+			*r.gauge(f), known = scoring.Known(*v), true
 		}
 	}
-	set(&r.Load.Running, s.Active)
-	set(&r.Load.Waiting, s.Queued)
-	set(&r.HitRate, s.Cache.HitRate)
+	set(running, s.Active)
+	set(waiting, s.Queued)
+	set(hitRate, s.Cache.HitRate)
 	if s.Cache.Used != nil && s.Cache.Max > 0 {
 		used := *s.Cache.Used / s.Cache.Max
-		set(&r.Load.KVUsage, &used)
+		set(usage, &used)
 	}
 	r.BlockSize, r.Blocks = whole(max(s.Cache.BlockSize, 0)), whole(max(s.Cache.Max, 0))
-	if !known {
-		return ErrNoMetrics
+	if known {
+		p.Ranks = append(p.Ranks, r)
 	}
-	p.Ranks = append(p.Ranks, r)
-	return nil
+	return p.nothing()
 }

@@ -108,7 +108,7 @@ type Counter = scoring.Gauge
 type Rank struct {
 	// Rank is the value of the label that tells ranks apart; 0 without one.
 	Rank int
-	// Load is Running, Waiting and KVUsage.
+	// Load is Running, Waiting and KVUsage, a fraction from 0 to 1.
 	Load scoring.Load
 	// Queries and Hits are tokens looked up in, and found in, the prefix cache;
 	// the external ones beyond it, in an offload connector.

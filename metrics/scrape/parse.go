@@ -15,7 +15,8 @@ import (
 type Page struct {
 	// Ranks are in the order in which the page names them first.
 	Ranks []Rank
-	// Unreadable counts lines of wanted metrics that could not be read.
+	// Unreadable counts lines of wanted metrics that could not be read, or whose value
+	// the metric cannot have: negative or not a number, a fraction above 1.
 	Unreadable int
 
 	seen nameSet          // names that were read
@@ -38,10 +39,17 @@ const (
 // is not kept. It does not allocate once p has held as many ranks, unless it is
 // JSON.
 //
-// The error says that the page is too long, is bad JSON, or names no metric of a
-// known engine.
+// Use of the cache and hit rates are fractions, of blocks or tokens that the engine
+// counts: what is above 1 is no such fraction and is not read, however little it is above.
+//
+// The error says that the page is too long or bad JSON, names no metric of a known
+// engine ([ErrNoMetrics]), or names some of which none can be read ([ErrUnreadable]).
+// For a nil p it is [ErrNil].
 func Parse(p *Page, page []byte) error {
-	p.Ranks, p.Unreadable, p.seen, p.told = p.Ranks[:0], 0, 0, [numFields]uint8{}
+	if p == nil {
+		return ErrNil
+	}
+	p.empty()
 	if len(page) > MaxPage {
 		return fmt.Errorf("scrape: page of %d bytes, want at most %d", len(page), MaxPage)
 	}
@@ -59,19 +67,39 @@ func Parse(p *Page, page []byte) error {
 			p.Unreadable++
 		}
 	}
-	if len(p.Ranks) == 0 {
-		return ErrNoMetrics
+	return p.nothing()
+}
+
+// empty forgets what was read, and keeps its memory.
+func (p *Page) empty() {
+	p.Ranks, p.Unreadable, p.seen, p.told = p.Ranks[:0], 0, 0, [numFields]uint8{}
+}
+
+// nothing says what is wrong with a page of which nothing was read.
+func (p *Page) nothing() error {
+	switch {
+	case len(p.Ranks) > 0:
+		return nil
+	case p.Unreadable > 0:
+		return ErrUnreadable
 	}
-	return nil
+	return ErrNoMetrics
 }
 
 type constError string
 
 func (e constError) Error() string { return string(e) }
 
-// ErrNoMetrics is returned for a page without any metric of vLLM, SGLang or
-// TensorRT-LLM that is known here.
-const ErrNoMetrics = constError("scrape: no metric of a known engine on the page (vllm:, sglang:, trtllm_)")
+const (
+	// ErrNoMetrics is returned for a page without any metric of vLLM, SGLang or
+	// TensorRT-LLM that is known here.
+	ErrNoMetrics = constError("scrape: no metric of a known engine on the page (vllm:, sglang:, trtllm_)")
+	// ErrUnreadable is returned for a page that has such metrics, of which none could be
+	// read: Page.Unreadable counts them.
+	ErrUnreadable = constError("scrape: no metric on the page could be read; want numbers from 0 on, and at most 1 for a fraction")
+	// ErrNil is returned by [Parse] where there is no page to read into.
+	ErrNil = constError("scrape: nil *Page")
+)
 
 // wanted tells which of the names a line is about, and returns what follows it.
 // Most lines are turned away by two of their bytes.
@@ -140,7 +168,7 @@ func (p *Page) sample(at uint8, rest []byte) bool {
 		}
 	case cacheConfig, loraInfo:
 	default:
-		if math.IsNaN(value) || math.IsInf(value, 0) || value < 0 {
+		if !possible(f, value) {
 			return false
 		}
 	}
@@ -179,6 +207,14 @@ func (p *Page) sample(at uint8, rest []byte) bool {
 		}
 	}
 	return true
+}
+
+// possible tells whether a field may have a value.
+func possible(f field, v float64) bool {
+	if f == usage || f == hitRate {
+		return v >= 0 && v <= 1
+	}
+	return v >= 0 && v <= math.MaxFloat64
 }
 
 // whole is a value as a number of things, 0 if it is none.

@@ -205,6 +205,11 @@ func TestForms(t *testing.T) {
 		"no blocks yet":               {"vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1\n", Rank{BlockSize: 16}, 0},
 		"bad lines cost themselves": {"vllm:num_requests_running{engine=\"x\"} 1\nvllm:num_requests_running NaN\nvllm:num_requests_running -1\nvllm:num_requests_running{engine=\"0\n" +
 			"vllm:num_requests_running\nvllm:num_requests_running abc\nvllm:num_requests_waiting 2", Rank{Load: scoring.Load{Waiting: scoring.Known(2)}}, 5},
+		"fractions": {"vllm:kv_cache_usage_perc 1.0000001\nvllm:kv_cache_usage_perc{engine=\"1\"} 50\nvllm:num_requests_running 50\nvllm:kv_cache_usage_perc -0.1\nvllm:kv_cache_usage_perc NaN\n" +
+			"sglang:token_usage +Inf\nsglang:cache_hit_rate 1.5\ntrtllm_kv_cache_hit_rate 1\nvllm:kv_cache_usage_perc 1\n",
+			Rank{Load: scoring.Load{Running: scoring.Known(50), KVUsage: scoring.Known(1)}, HitRate: scoring.Known(1)}, 6},
+		"fractions in JSON": {`[{"numActiveRequests":5,"kvCacheStats":{"cacheHitRate":1.5,"maxNumBlocks":1000,"usedNumBlocks":1001}}]`,
+			Rank{Load: scoring.Load{Running: scoring.Known(5)}, Blocks: 1000}, 2},
 	} {
 		var p Page
 		require.NoError(t, Parse(&p, []byte(c.page)), what)
@@ -219,6 +224,20 @@ func TestForms(t *testing.T) {
 	require.ErrorContains(t, Parse(&p, []byte("[1]")), "JSON")
 	require.ErrorContains(t, Parse(&p, []byte("[")), "JSON")
 	require.ErrorContains(t, Parse(&p, make([]byte, MaxPage+1)), "at most")
+}
+
+// TestUnreadable: a page that says nothing readable of what is wanted is told from one that
+// says nothing of it.
+func TestUnreadable(t *testing.T) {
+	for _, page := range []string{"vllm:num_requests_running x\n", "vllm:kv_cache_usage_perc 1.01\n", `[{"numActiveRequests":-1}]`} {
+		var p Page
+		require.Equal(t, error(ErrUnreadable), Parse(&p, []byte(page)), page)
+		require.Equal(t, 1, p.Unreadable, page)
+		require.ErrorIs(t, Parse(&p, []byte("up 1\n")), ErrNoMetrics)
+		require.Zero(t, p.Unreadable)
+	}
+	require.Equal(t, error(ErrNil), Parse(nil, []byte("vllm:num_requests_running 1\n")))
+	require.Equal(t, error(ErrNil), Parse(nil, nil))
 }
 
 func TestManyRanks(t *testing.T) {
@@ -258,6 +277,7 @@ func FuzzParse(f *testing.F) {
 			for _, f := range []field{running, waiting, usage, queries, hits, externalQueries, externalHits, preemptions, hitRate} {
 				v := p.Ranks[i].gauge(f).Value
 				require.False(t, math.IsNaN(v) || v < 0)
+				require.False(t, (f == usage || f == hitRate) && v > 1)
 			}
 		}
 		if want, ok := comparable(t, page); ok && p.Unreadable == 0 {

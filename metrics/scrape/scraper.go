@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -41,25 +43,30 @@ type Options struct {
 	Updated func(name string, p *Page, err error)
 }
 
-// ErrUnknownEngine is returned for a name that was not added.
-const ErrUnknownEngine = constError("scrape: no such engine")
+const (
+	// ErrUnknownEngine is returned for a name that was not added.
+	ErrUnknownEngine = constError("scrape: no such engine")
+	// ErrScraper is returned by methods of a nil or zero [Scraper].
+	ErrScraper = constError("scrape: scraper was not made with New")
+)
 
 // Status is what a scraper knows of one engine's page.
 type Status struct {
 	// At is when the last good page came; zero before the first.
 	At time.Time
-	// Pages and Failures count requests, Unreadable lines of wanted metrics.
+	// Pages and Failures count requests; Unreadable counts lines of wanted metrics
+	// (Page.Unreadable), on pages of which nothing else could be read too.
 	Pages, Failures, Unreadable uint64
 	// Resets counts how often a counter went back: the engine restarted.
 	Resets uint64
 	// Selected says that the last page had the wanted metrics only.
 	Selected bool
-	// Err is the error of the last request, nil if it was good.
+	// Err is the error of the last request, nil if it was good. It names the page.
 	Err error
 }
 
 // Scraper polls engines. All methods are safe for concurrent use; make it with
-// [New] and close it.
+// [New] and close it. The zero Scraper knows no engine and takes none ([ErrScraper]).
 type Scraper struct {
 	o      Options
 	client *http.Client
@@ -110,11 +117,18 @@ func New(o Options) (*Scraper, error) {
 
 // Add starts polling an engine at the URL of its metrics page
 // ("http://10.0.0.1:8000/metrics"). Another URL under a known name takes the place of
-// the first; what was known is forgotten.
+// the first; what was known is forgotten. The error says what is wrong with name or URL,
+// that the scraper is closed, or is [ErrScraper].
 func (s *Scraper) Add(name, page string) error {
-	u, err := url.Parse(page)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("scrape: engine %q: %q is not a URL such as http://10.0.0.1:8000/metrics", name, page)
+	if s == nil || s.engines == nil {
+		return ErrScraper
+	}
+	if name == "" {
+		return fmt.Errorf("scrape: the engine at %q has no name; want one that is not empty", page)
+	}
+	u, err := parseURL(page)
+	if err != nil {
+		return fmt.Errorf("scrape: engine %q: %w", name, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +138,7 @@ func (s *Scraper) Add(name, page string) error {
 	f := newFetcher(&s.o, s.client, u)
 	whole, err := f.request(page)
 	if err != nil {
-		return err
+		return fmt.Errorf("scrape: engine %q: %w", name, err)
 	}
 	s.remove(name)
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -134,9 +148,42 @@ func (s *Scraper) Add(name, page string) error {
 	return nil
 }
 
+// parseURL reads the URL of a page, which must be one that can be asked for as it is.
+func parseURL(page string) (*url.URL, error) {
+	refuse := func(format string, args ...any) (*url.URL, error) {
+		return nil, fmt.Errorf("%q is not a URL such as http://10.0.0.1:8000/metrics: %s", page, fmt.Sprintf(format, args...))
+	}
+	u, err := url.Parse(page)
+	if bad := (*url.Error)(nil); errors.As(err, &bad) {
+		return refuse("%v", bad.Err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https":
+		return refuse("want http:// or https:// in front")
+	case u.Hostname() == "":
+		return refuse("it names no host")
+	case strings.Contains(page, "#"):
+		return refuse("a fragment (#) is never sent; write %%23 if it is part of a name")
+	case strings.ContainsFunc(u.RawQuery, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return refuse("the query has characters that must be escaped (%%20 for a space)")
+	}
+	if _, err := url.QueryUnescape(u.RawQuery); err != nil {
+		return refuse("the query has an %v", err)
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return refuse("port %s, want 1 to 65535", port)
+		}
+	}
+	return u, nil
+}
+
 // Remove stops polling an engine and forgets it. It reports whether the engine
 // was there.
 func (s *Scraper) Remove(name string) bool {
+	if s == nil {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.remove(name)
@@ -154,6 +201,9 @@ func (s *Scraper) remove(name string) bool {
 
 // Close stops all polling and waits for it to end; Updated, which that waits for, must not call it.
 func (s *Scraper) Close() {
+	if s == nil || s.engines == nil {
+		return
+	}
 	s.mu.Lock()
 	s.cancel()
 	s.mu.Unlock()
@@ -187,8 +237,12 @@ func (s *Scraper) Rank(name string, rank int) (Rank, bool) {
 	return Rank{}, false
 }
 
-// Status returns the state of polling an engine.
+// Status returns the state of polling an engine. The error wraps [ErrUnknownEngine] or is
+// [ErrScraper].
 func (s *Scraper) Status(name string) (Status, error) {
+	if s == nil || s.engines == nil {
+		return Status{}, ErrScraper
+	}
 	e := s.engine(name)
 	if e == nil {
 		return Status{}, fmt.Errorf("%w: %q", ErrUnknownEngine, name)
@@ -199,6 +253,9 @@ func (s *Scraper) Status(name string) (Status, error) {
 }
 
 func (s *Scraper) engine(name string) *engine {
+	if s == nil {
+		return nil
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.engines[name]
@@ -208,13 +265,13 @@ func (s *Scraper) engine(name string) *engine {
 func (e *engine) update(next *Page, selected bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.status.Unreadable += uint64(next.Unreadable)
 	if e.status.Err = err; err != nil {
 		e.status.Failures++
 		return
 	}
 	e.status.Pages++
 	e.status.Selected = selected
-	e.status.Unreadable += uint64(next.Unreadable)
 	if wentBack(&e.page, next) {
 		e.status.Resets++
 	}

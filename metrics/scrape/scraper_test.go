@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,19 +110,23 @@ func TestStaleIsUnknown(t *testing.T) {
 }
 
 func TestGzip(t *testing.T) {
+	coding := [...]string{"gzip", "GZIP", "x-gzip"}
+	var asked atomic.Int64
 	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
 			http.Error(w, "want gzip", http.StatusNotAcceptable)
 			return
 		}
-		w.Header().Set("Content-Encoding", "gzip")
+		w.Header().Set("Content-Encoding", coding[asked.Add(1)%3])
 		z := gzip.NewWriter(w)
 		fmt.Fprint(z, "sglang:num_queue_reqs 8\n")
 		z.Close()
 	})
 	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: time.Second, Gzip: true})
 	require.NoError(t, s.Add("a", e.URL))
-	eventually(t, func() bool { return s.Load("a", 0).Waiting == scoring.Known(8) })
+	eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 5 && s.Load("a", 0).Waiting == scoring.Known(8) })
+	st, _ := s.Status("a")
+	require.Zero(t, st.Failures)
 }
 
 // TestSlowEngine: one that hangs costs nobody else anything.
@@ -230,7 +235,80 @@ func TestRefusals(t *testing.T) {
 	_, err := New(Options{Period: -1})
 	require.ErrorContains(t, err, "Options.Period")
 	s := newScraper(t, Options{})
-	for _, u := range []string{"", "10.0.0.1:8000", "ftp://h/metrics", "http://", "http://[::1"} {
-		require.ErrorContains(t, s.Add("a", u), "not a URL", u)
+	for u, why := range map[string]string{
+		"": "http://", "10.0.0.1:8000": "first path segment", "ftp://h/metrics": "want http:// or https://", "http://": "no host", "http://:8000/metrics": "no host",
+		"http://[::1": "missing ']'", "http://h:0/metrics": "port 0, want 1 to 65535", "http://h:65536/metrics": "port 65536, want 1 to 65535", "http://h:99999/": "port 99999",
+		"http://h:x/": "invalid port", "http://h/metrics#a": "fragment", "http://h/metrics#": "fragment", "http://h/metrics?a=%zz": `invalid URL escape "%zz"`,
+		"http://h/metrics?a=b c": "%20 for a space", "http://h/metrics?a=ä": "must be escaped",
+	} {
+		err := s.Add("a", u)
+		require.ErrorContains(t, err, `scrape: engine "a": `, u)
+		require.ErrorContains(t, err, "not a URL such as http://10.0.0.1:8000/metrics: ", u)
+		require.ErrorContains(t, err, why, u)
+	}
+	require.ErrorContains(t, s.Add("", "http://h/metrics"), "has no name")
+	for _, u := range []string{"http://127.0.0.1:1/metrics?a=%20b;c&d", "http://127.0.0.1:65535", "http://[::1]:1/m%23"} {
+		require.NoError(t, s.Add("a", u))
+	}
+}
+
+// TestNotMade: a scraper that is not one knows nothing and takes nothing.
+func TestNotMade(t *testing.T) {
+	for _, s := range []*Scraper{nil, new(Scraper)} {
+		require.Equal(t, error(ErrScraper), s.Add("a", "http://h/metrics"))
+		require.False(t, s.Remove("a"))
+		require.Equal(t, scoring.Load{}, s.Load("a", 0))
+		_, ok := s.Rank("a", 0)
+		require.False(t, ok)
+		_, err := s.Status("a")
+		require.Equal(t, error(ErrScraper), err)
+		s.Close()
+	}
+}
+
+// TestErrorsNameThePage: whatever goes wrong, the error has the URL that was added, without its
+// password; and lines that were not readable are counted also where nothing else was there.
+func TestErrorsNameThePage(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/status":
+			http.Error(w, "busy", http.StatusServiceUnavailable)
+		case "/nothing":
+			fmt.Fprint(w, "up 1\n")
+		case "/unreadable":
+			fmt.Fprint(w, "vllm:num_requests_running x\n")
+		case "/json":
+			fmt.Fprint(w, "[")
+		case "/coding":
+			w.Header().Set("Content-Encoding", "br")
+			fmt.Fprint(w, "x")
+		case "/cut":
+			w.Header().Set("Content-Length", "10")
+			fmt.Fprint(w, "x")
+		}
+	})
+	for _, client := range []*http.Client{nil, {Transport: &http.Transport{}}} {
+		s := newScraper(t, Options{Client: client, Period: 5 * time.Millisecond, Timeout: 5 * time.Second})
+		for path, want := range map[string]string{
+			"/loop": "stopped after 10 redirects", "/status": "503 Service Unavailable", "/nothing": "no metric of a known engine", "/unreadable": "could be read",
+			"/json": "page of JSON", "/coding": `Content-Encoding is "br", want gzip or none`, "/cut": "unexpected EOF",
+		} {
+			require.NoError(t, s.Add(path, e.URL+path))
+			eventually(t, func() bool { st, _ := s.Status(path); return st.Failures > 1 })
+			st, _ := s.Status(path)
+			require.ErrorContains(t, st.Err, "scrape: "+e.URL+path+": ")
+			require.ErrorContains(t, st.Err, want)
+			require.Equal(t, 1, strings.Count(st.Err.Error(), "scrape: "))
+			require.Equal(t, path == "/unreadable", st.Unreadable > 0, path)
+		}
+		st, _ := s.Status("/unreadable")
+		require.ErrorIs(t, st.Err, ErrUnreadable)
+		require.NoError(t, s.Add("secret", strings.Replace(e.URL, "//", "//me:sesame@", 1)+"/status"))
+		eventually(t, func() bool { st, _ := s.Status("secret"); return st.Failures > 0 })
+		st, _ = s.Status("secret")
+		require.NotContains(t, st.Err.Error(), "sesame")
+		require.ErrorContains(t, st.Err, "me:xxxxx@")
 	}
 }

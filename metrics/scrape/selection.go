@@ -84,6 +84,11 @@ func (s *selection) next() *request {
 func (s *selection) judge(p *Page, body *bytes.Buffer, err error) (selected, again bool, _ error) {
 	if err == nil {
 		err = Parse(p, body.Bytes())
+	} else {
+		p.empty() // what it has is of another turn
+	}
+	if err != nil {
+		err = &pageError{s.asked.URL, err}
 	}
 	r, failed := s.asked, s.failed
 	s.asked, s.failed = nil, false
@@ -93,7 +98,7 @@ func (s *selection) judge(p *Page, body *bytes.Buffer, err error) (selected, aga
 			if selected = body.Len() < s.size/2; !selected {
 				s.way++ // all of it came
 			}
-		case err == nil || errors.Is(err, ErrNoMetrics) || errors.As(err, &bad):
+		case err == nil || errors.Is(err, ErrNoMetrics) || errors.Is(err, ErrUnreadable) || errors.As(err, &bad):
 			s.asked, s.failed = s.whole, true
 			return false, true, nil
 		} // else no answer: the way is not to blame
