@@ -130,6 +130,11 @@ func New(o Options) (*Atlas, error) {
 	if o.MemoBytes < 0 {
 		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
+	for _, s := range o.Seeds {
+		if err := s.Validate(); err != nil {
+			return nil, fmt.Errorf("%w: Seeds: %w", ErrOptions, err)
+		}
+	}
 	a := &Atlas{options: o, policy: o.Policy, log: o.Logger, domains: domains{options: index, memoBytes: o.MemoBytes}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)

@@ -181,6 +181,8 @@ func TestRefusedDescriptions(t *testing.T) {
 		"dynamo format, vLLM":  {func(w *kvatlas.Worker) { w.DynamoEvents = true }, kvatlas.ErrUnsupported},
 		"capability":           {func(w *kvatlas.Worker) { w.Capability = math.NaN() }, kvatlas.ErrOptions},
 		"infinite capability":  {func(w *kvatlas.Worker) { w.Capability = math.Inf(1) }, kvatlas.ErrOptions},
+		"seed with a NUL":      {func(w *kvatlas.Worker) { w.Seed = blockhash.SeedText("0\x00") }, blockhash.ErrOptions},
+		"seed, automatic":      {func(w *kvatlas.Worker) { w.Auto, w.Seed = true, blockhash.SeedText("\xff") }, blockhash.ErrOptions},
 		"block of a half unit": {func(w *kvatlas.Worker) { w.BlockSize, w.Cache.HashUnit = 16, 7 }, kvatlas.ErrBlockSize},
 	} {
 		w := worker("w")
@@ -189,6 +191,9 @@ func TestRefusedDescriptions(t *testing.T) {
 		require.ErrorIs(t, err, c.want, what)
 		require.ErrorContains(t, err, `"w"`)
 	}
+	_, err := kvatlas.New(kvatlas.Options{Seeds: []blockhash.Seed{blockhash.SeedText("7"), blockhash.SeedText("\x00")}})
+	require.ErrorIs(t, err, kvatlas.ErrOptions)
+	require.ErrorContains(t, err, "Seeds: ")
 	a := newAtlas(t, worker("a"))
 	for _, v := range []float64{math.Inf(1), math.NaN(), -5} {
 		require.ErrorIs(t, a.SetLoad("a", scoring.Load{Waiting: scoring.Known(v)}), kvatlas.ErrOptions)

@@ -103,6 +103,9 @@ func (h *Hasher) validate() error {
 		return fmt.Errorf("%w %q: %v does not have it; valid are %s",
 			ErrAlgorithm, o.Algorithm, o.Scheme, quoteList(algorithmNames[:2]))
 	}
+	if err := o.Seed.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case o.BlockSize < 1 || o.BlockSize > maxBlockSize:
 		return optionError("BlockSize is %d: want 1 to %d tokens", o.BlockSize, maxBlockSize)
@@ -147,9 +150,6 @@ func (h *Hasher) rootVLLM(fixed bool) ([]byte, error) {
 	seed, alg := h.opt.Seed, h.opt.Algorithm
 	switch seed.kind {
 	case seedRoot:
-		if n := len(seed.data); n != 16 && n != 32 {
-			return nil, fmt.Errorf("%w: the recorded root has %d bytes: want 16 or 32", ErrRoot, n)
-		}
 		return []byte(seed.data), nil
 	case seedText:
 		return h.hashSeed(seed.data)

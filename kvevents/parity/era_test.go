@@ -95,3 +95,11 @@ func TestAlien(t *testing.T) {
 	require.Equal(t, parity.Open, v.Dynamo)
 	require.Equal(t, []parity.State{parity.Exact, parity.Alien, parity.Exact, parity.Exact}, said)
 }
+
+// TestSeedsAreChecked: a seed that no engine can have is said, not tried in vain.
+func TestSeedsAreChecked(t *testing.T) {
+	for _, seed := range []blockhash.Seed{blockhash.SeedText("\x00"), blockhash.SeedText("\xff"), blockhash.SeedRoot([]byte("short"))} {
+		_, err := parity.New(parity.Options{Seeds: []blockhash.Seed{blockhash.SeedText("7"), seed}})
+		require.ErrorContains(t, err, "parity: Options.Seeds: blockhash: ")
+	}
+}

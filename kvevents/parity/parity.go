@@ -202,8 +202,8 @@ func (w way) String() string {
 	return s
 }
 
-// New returns a monitor. The error is that of an unknown engine or an unreadable
-// release.
+// New returns a monitor. The error is that of an unknown engine, an unreadable
+// release, or a seed that no engine can have ([blockhash.Seed.Validate]).
 func New(o Options) (*Monitor, error) {
 	if o.Engine == "" {
 		o.Engine = "vllm"
@@ -216,6 +216,11 @@ func New(o Options) (*Monitor, error) {
 	}
 	if o.Algorithms == nil {
 		o.Algorithms = []blockhash.Algorithm{blockhash.SHA256, blockhash.SHA256CBOR, blockhash.XXHash, blockhash.XXHashCBOR}
+	}
+	for _, s := range o.Seeds {
+		if err := s.Validate(); err != nil {
+			return nil, fmt.Errorf("parity: Options.Seeds: %w", err)
+		}
 	}
 	o.Seeds = append(slices.Clone(o.Seeds), blockhash.Seed{}, blockhash.SeedText("0"))
 	m := &Monitor{o: o, hashers: map[way]*blockhash.Hasher{}}
