@@ -66,7 +66,7 @@ type PeersOptions struct {
 // siblings of prompts under way out, and expects as many at each worker that another
 // has first ([Load.Unheard]). Where requests come one by one that is about nothing, and
 // all replicas use all workers alike. A replica of which nothing was heard for a
-// minute or two is taken to be gone.
+// minute or two is taken to be gone. More than 256 others do not share.
 //
 // What is heard twice counts once. What ends before it begins, because notes
 // overtook each other, counts until [InFlightOptions.TTL]: send a replica's notes
@@ -85,7 +85,10 @@ type Peers struct {
 	looked   time.Time            // for replicas that are gone
 }
 
-const replicaGone = time.Minute
+const (
+	replicaGone  = time.Minute
+	mostReplicas = 256 // that share the workers; what others tell is counted all the same
+)
 
 type peerFlight struct {
 	flight Flight
@@ -150,7 +153,9 @@ func (p *Peers) from(replica uint64) {
 	}
 	now := p.o.InFlight.o.Now()
 	_, known := p.replicas[replica]
-	p.replicas[replica] = now
+	if known || len(p.replicas) < mostReplicas {
+		p.replicas[replica] = now
+	}
 	gone := false
 	if now.Sub(p.looked) >= replicaGone {
 		p.looked = now
@@ -161,7 +166,7 @@ func (p *Peers) from(replica uint64) {
 			}
 		}
 	}
-	if !known || gone {
+	if _, knows := p.replicas[replica]; knows != known || gone {
 		p.share()
 	}
 }

@@ -244,3 +244,19 @@ func TestKVAtlasUnheard(t *testing.T) {
 	d, _ = decide([3]float64{12000, 12000, 30000}, [3]float64{})
 	require.Empty(t, d.Reason)
 }
+
+// TestPeersReplicasAreBounded: numbers that no one has twice, as of a caller that draws
+// one a note, do not grow what is kept; the requests count all the same.
+func TestPeersReplicasAreBounded(t *testing.T) {
+	loads, err := NewInFlight(InFlightOptions{})
+	require.NoError(t, err)
+	loads.Add(1)
+	p, err := NewPeers(PeersOptions{InFlight: loads, Replica: 1})
+	require.NoError(t, err)
+	p.Add(1, "a")
+	for id := range uint64(1000) {
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Replica: id + 2, Observation: Observation{Worker: 1, PromptTokens: 9}}))
+	}
+	require.Len(t, p.replicas, mostReplicas)
+	require.Equal(t, Known(1000), load(t, loads, 1).Requests)
+}
