@@ -42,9 +42,12 @@ func (e *CacheError) Error() string {
 func cacheError(format string, args ...any) error { return &CacheError{fmt.Sprintf(format, args...)} }
 
 // AppendBinary appends a compact form of t to dst, for [LoadBinary]. It is
-// about a third of a tokenizer.json and the same for the same file. It never
-// fails.
+// about a third of a tokenizer.json and the same for the same file. It fails
+// for a t that is none only, with [ErrTokenizer].
 func (t *Tokenizer) AppendBinary(dst []byte) ([]byte, error) {
+	if !t.made() {
+		return dst, ErrTokenizer
+	}
 	w := binaryWriter{dst}
 	w.b = append(w.b, binaryVersion...)
 	from := len(w.b)

@@ -70,6 +70,9 @@ func (t *Tokenizer) NewCache(o CacheOptions) (*Cache, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
+	if !t.made() {
+		return nil, ErrTokenizer
+	}
 	if t.neighbours {
 		return nil, ErrNoSegments
 	}
@@ -99,6 +102,9 @@ func (t *Tokenizer) NewCache(o CacheOptions) (*Cache, error) {
 //
 // It doesn't allocate for what it finds.
 func (c *Cache) AppendIDs(dst []uint32, text string, o EncodeOptions, tenant string) ([]uint32, error) {
+	if c == nil || c.tokenizer == nil {
+		return dst, ErrTokenizer
+	}
 	t := c.tokenizer
 	s := t.get()
 	s.segments, s.tenant = c, tenant
@@ -119,6 +125,9 @@ type CacheStats struct {
 // Stats adds up the parts of the cache, each at its own instant.
 func (c *Cache) Stats() CacheStats {
 	var sum CacheStats
+	if c == nil {
+		return sum
+	}
 	for i := range c.shards {
 		s := &c.shards[i]
 		s.mu.Lock()

@@ -16,6 +16,10 @@ const (
 	// [Options.MaxTextBytes].
 	ErrTextTooLong = constError("tokenize: text is longer than the limit")
 
+	// ErrTokenizer is returned by methods of a nil or zero [Tokenizer], and of
+	// a nil or zero [Stream] or [Cache], which has none.
+	ErrTokenizer = constError("tokenize: the tokenizer was not made with Load or LoadBinary, or the Stream or Cache not by one")
+
 	// ErrFileTooLarge is returned when a tokenizer.json, decompressed, is
 	// larger than [MaxFileBytes].
 	ErrFileTooLarge = constError("tokenize: tokenizer.json is larger than 256 MiB")

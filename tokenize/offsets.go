@@ -37,6 +37,8 @@ const (
 // [ErrInvalidUTF8] or [ErrNoOffsets].
 func (t *Tokenizer) AppendTokens(dst []Token, text string, o EncodeOptions) ([]Token, error) {
 	switch {
+	case !t.made():
+		return dst, ErrTokenizer
 	case len(text) > t.maxText:
 		return dst, ErrTextTooLong
 	case !utf8.ValidString(text):

@@ -53,6 +53,9 @@ func (e *NoStreamError) Error() string {
 // NewStream returns a stream for one text after another, or a
 // [*NoStreamError].
 func (t *Tokenizer) NewStream(o EncodeOptions) (*Stream, error) {
+	if !t.made() {
+		return nil, ErrTokenizer
+	}
 	if t.stream.refused != nil {
 		return nil, t.stream.refused
 	}
@@ -67,6 +70,9 @@ func (t *Tokenizer) NewStream(o EncodeOptions) (*Stream, error) {
 // [Options.MaxTextBytes]; how long it is as a whole is not limited. After an
 // error dst is unchanged and the stream is good for [Stream.Reset] only.
 func (s *Stream) AppendIDs(dst []uint32, piece []byte) ([]uint32, error) {
+	if s == nil || s.t == nil {
+		return dst, ErrTokenizer
+	}
 	from := len(dst)
 	for len(piece) > 0 && s.err == nil {
 		n := min(len(piece), max(s.gather-len(s.held), (s.gather+1)/2))
@@ -117,6 +123,9 @@ func (s *Stream) encode(dst []uint32, text string) []uint32 {
 // Finish appends the ids of the text's end to dst, and makes the stream ready
 // for the next text. Errors are those of [Stream.AppendIDs].
 func (s *Stream) Finish(dst []uint32) ([]uint32, error) {
+	if s == nil || s.t == nil {
+		return dst, ErrTokenizer
+	}
 	from := len(dst)
 	if s.err == nil {
 		dst = s.encode(dst, view(s.held))
@@ -133,6 +142,9 @@ func (s *Stream) Finish(dst []uint32) ([]uint32, error) {
 
 // Reset forgets the text and makes the stream ready for another.
 func (s *Stream) Reset() {
+	if s == nil {
+		return
+	}
 	if cap(s.held) > mostKept {
 		s.held = nil
 	}

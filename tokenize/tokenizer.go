@@ -43,7 +43,8 @@ type EncodeOptions struct {
 // gives with the same tokenizer.json.
 //
 // It is made by [Load] and is immutable and safe for concurrent use. It must
-// not be copied. The zero value is not usable.
+// not be copied. The zero value encodes nothing: its methods return
+// [ErrTokenizer].
 type Tokenizer struct {
 	u        *unidata.Tables
 	maxText  int
@@ -69,6 +70,9 @@ type Tokenizer struct {
 	states     states
 }
 
+// made says that a constructor made it: they all set a limit.
+func (t *Tokenizer) made() bool { return t != nil && t.maxText > 0 }
+
 // AppendIDs appends the ids of text to dst and returns the extended slice,
 // or dst unchanged with an error. It doesn't allocate once it has run on
 // texts as long and dst has room; memory kept between calls is bounded.
@@ -77,8 +81,11 @@ type Tokenizer struct {
 // it. Invalid UTF-8 is read as U+FFFD, one for each maximal part of a
 // character, as Rust and Python decode it; engines refuse such a request.
 //
-// The error is [ErrTextTooLong] for texts over the limit.
+// The error is [ErrTextTooLong] for texts over the limit, or [ErrTokenizer].
 func (t *Tokenizer) AppendIDs(dst []uint32, text string, o EncodeOptions) ([]uint32, error) {
+	if !t.made() {
+		return dst, ErrTokenizer
+	}
 	s := t.get()
 	dst, err := t.appendIDs(dst, text, o, s)
 	t.put(s)
@@ -107,6 +114,9 @@ func (t *Tokenizer) appendIDs(dst []uint32, text string, o EncodeOptions, s *sta
 // The error is [ErrTextTooLong], or an [*UnsupportedError] when that template
 // is not known.
 func (t *Tokenizer) AppendPairIDs(dst []uint32, a, b string, o EncodeOptions) ([]uint32, error) {
+	if !t.made() {
+		return dst, ErrTokenizer
+	}
 	if t.template.pairErr != nil {
 		return dst, t.template.pairErr
 	}
