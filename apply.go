@@ -21,6 +21,8 @@ type WorkerStats struct {
 	// Losses that a stream reported to the worker's [Atlas.Sink], and the batches
 	// they span.
 	Losses, LostBatches uint64
+	// Unheard says that no event of the worker came yet, see [WorkerMatch].
+	Unheard bool
 	// Restored blocks were taken from a snapshot ([Atlas.ReadSnapshot]).
 	Restored uint64
 	// Contradiction is what the events say against the worker's description, such
@@ -143,7 +145,7 @@ func (w *worker) tell(s *WorkerStats) {
 	if w.chunks != nil {
 		w.chunks.describe(s)
 	}
-	s.FromDocuments = w.documented()
+	s.FromDocuments, s.Unheard = w.documented(), w.unheard()
 	s.Assumed, s.Contradiction, s.Limitation = w.assumed(), w.contradiction, w.limitation()
 	s.Held = uint64(w.history.waiting())
 }

@@ -183,8 +183,7 @@ func (a *Atlas) match(req *Request, m *Match) error {
 		}
 	}
 	for i, w := range m.picked { // after the look-up: what was not heard by now was not in it
-		heard := w.heard.Load()
-		m.Workers[i].Unheard = heard == nothingHeard || heard == heardSilent
+		m.Workers[i].Unheard = w.unheard()
 	}
 	if refused != nil && !matched {
 		m.Workers = m.Workers[:0]

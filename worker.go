@@ -158,6 +158,11 @@ const (
 	heardEvents
 )
 
+func (w *worker) unheard() bool {
+	heard := w.heard.Load()
+	return heard == nothingHeard || heard == heardSilent
+}
+
 // unknown says why no prompt is known on the worker, "" where they are.
 func (w *worker) unknown() string {
 	if p := w.reason.Load(); p != nil {

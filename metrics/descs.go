@@ -18,11 +18,13 @@ const (
 	unmatched
 	blocks
 	events
+	restored
 	undecodable
 	unplaced
 	orphans
 	held
 	forgotten
+	unheard
 	contradicted
 	limited
 	predictions
@@ -98,6 +100,8 @@ var described = [numMetrics]struct {
 	blocks: {"kvatlas_blocks_total", counter, []string{"worker", "operation"}, "KV blocks that a worker's events announced (stored) or gave up (removed)."},
 	events: {"kvatlas_events_total", counter, []string{"worker", "kind"},
 		"Events of a worker by kind: stored, removed and cleared were applied, malformed and unknown ones left out."},
+	restored: {"kvatlas_restored_blocks_total", counter, []string{"worker"},
+		"KV blocks of a worker that were taken from another router's snapshot, once its stream went on from there."},
 	undecodable: {"kvatlas_undecodable_messages_total", counter, []string{"worker"},
 		"Messages given to the index directly that could not be decoded and changed nothing. Those of a subscriber are losses of cause payload."},
 	unplaced: {"kvatlas_unplaced_blocks_total", counter, []string{"worker"},
@@ -108,6 +112,8 @@ var described = [numMetrics]struct {
 		"Batches of events that wait until they tell what a worker's engine is (Worker.Auto): nothing is matched there until then."},
 	forgotten: {"kvatlas_forgotten_batches_total", counter, []string{"worker"},
 		"Batches of events that were given up because too many waited to tell what a worker's engine is: blocks that only they announced are not known."},
+	unheard: {"kvatlas_worker_unheard", gauge, []string{"worker"},
+		"1 while no event of a worker came, or none after a request that it served: nothing is known of its cache, rather than that it is empty."},
 	contradicted: {"kvatlas_worker_contradicted", gauge, []string{"worker"},
 		"1 when a worker's events contradict its description, such as hashes of another algorithm, seed or block size (a parity mismatch): its prompts are matched by content where the events allow it, else not at all."},
 	limited: {"kvatlas_worker_limited", gauge, []string{"worker"},
@@ -126,7 +132,7 @@ var described = [numMetrics]struct {
 	streamState: {"kvatlas_stream_state", gauge, []string{"worker", "state"},
 		"1 for the state a worker's event stream is in: cold (nothing heard), syncing (a replay is under way), live (exact) or degraded (see kvatlas_stream_doubt)."},
 	streamDoubt: {"kvatlas_stream_doubt", gauge, []string{"worker", "doubt"},
-		"1 when blocks may be held that are not known (missing), blocks may be known that are gone (excess), or the engine may have restarted unseen (unverified)."},
+		"1 when blocks may be held that are not known (missing), blocks may be known that are gone (excess), events of unknown type came since the last clear (unread), or the engine may have restarted unseen (unverified)."},
 	silent:      {"kvatlas_stream_silent", gauge, []string{"worker"}, "1 when a worker has published no events for the configured time; an idle engine is silent too."},
 	connected:   {"kvatlas_stream_connected", gauge, []string{"worker"}, "1 while the connection to a worker's event publisher stands."},
 	lastMessage: {"kvatlas_stream_last_message_timestamp_seconds", gauge, []string{"worker"}, "When a worker's last event message arrived, in Unix time; absent before the first."},

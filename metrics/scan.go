@@ -119,11 +119,13 @@ func (s *scan) worker(w *kvatlas.WorkerSnapshot, media bounded) {
 	s.count(events, e.Cleared, name, "cleared")
 	s.count(events, e.Malformed, name, "malformed")
 	s.count(events, e.UnknownTypes, name, "unknown")
+	s.count(restored, e.Restored, name)
 	s.count(undecodable, e.Undecodable, name)
 	s.count(unplaced, e.Unplaced, name)
 	s.add(orphans, float64(w.Content.Waiting), name)
 	s.add(held, float64(e.Held), name)
 	s.count(forgotten, e.Forgotten, name)
+	s.is(unheard, e.Unheard, name)
 	s.is(contradicted, e.Contradiction != "", name)
 	s.is(limited, e.Limitation != "", name)
 	if s.in.Subscriber == nil {
@@ -150,6 +152,7 @@ func (s *scan) stream(st *kvevents.SourceStatus) {
 	}
 	s.is(streamDoubt, st.Missing, name, "missing")
 	s.is(streamDoubt, st.Excess, name, "excess")
+	s.is(streamDoubt, st.Unread, name, "unread")
 	s.is(streamDoubt, st.Unverified, name, "unverified")
 	s.is(silent, st.Silent, name)
 	s.is(connected, st.Connected, name)

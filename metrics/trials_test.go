@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -99,6 +100,55 @@ func TestContradiction(t *testing.T) {
 	require.Equal(t, 1.0, v)
 	v, _ = value(t, c, "kvatlas_worker_contradicted", "worker", "b")
 	require.Zero(t, v)
+}
+
+// TestUnheard: a worker of which nothing came is told from one whose cache is empty, and an
+// event of a type that is not known is a doubt until the engine clears.
+func TestUnheard(t *testing.T) {
+	f := newFleet(t, "", "mute", "empty", "odd")
+	mute, empty, odd := engine(t, kveventstest.Options{}), engine(t, kveventstest.Options{Replay: true}), engine(t, kveventstest.Options{})
+	f.subscribe(kvevents.SubscriberOptions{}, kvevents.Target{Worker: "mute", Endpoint: mute.Endpoint()},
+		kvevents.Target{Worker: "empty", Endpoint: empty.Endpoint(), ReplayEndpoint: empty.ReplayEndpoint()}, kvevents.Target{Worker: "odd", Endpoint: odd.Endpoint()})
+	c := collector(t, metrics.Options{}, f)
+	subscribed(t, odd)
+	odd.Publish(kvevents.Event{Kind: kvevents.AllBlocksCleared})
+	becomes := func(want float64, name string, labels ...string) {
+		t.Helper()
+		require.Eventually(t, func() bool { v, ok := value(t, c, name, labels...); return ok && v == want }, 20*time.Second, time.Millisecond, "%s %v", name, labels)
+	}
+	becomes(1, "kvatlas_worker_unheard", "worker", "mute")
+	becomes(0, "kvatlas_worker_unheard", "worker", "empty")
+	becomes(0, "kvatlas_worker_unheard", "worker", "odd")
+	becomes(0, "kvatlas_stream_doubt", "worker", "odd", "doubt", "unread")
+	require.NoError(t, odd.SendRaw(nil, []byte{7: 1}, []byte{0x92, 0xcb, 0x40, 0x59, 0, 0, 0, 0, 0, 0, 0x91, 0x91, 0xa1, 'x'})) // [100.0, [["x"]]]
+	becomes(1, "kvatlas_stream_doubt", "worker", "odd", "doubt", "unread")
+	require.NoError(t, odd.SendRaw(nil, []byte{7: 2}, payload(t, kvevents.Event{Kind: kvevents.AllBlocksCleared})))
+	becomes(0, "kvatlas_stream_doubt", "worker", "odd", "doubt", "unread")
+}
+
+// TestRestored: blocks taken from another router's snapshot show.
+func TestRestored(t *testing.T) {
+	e := engine(t, kveventstest.Options{Replay: true})
+	target := kvevents.Target{Worker: "a", Endpoint: e.Endpoint(), ReplayEndpoint: e.ReplayEndpoint()}
+	first, second := newFleet(t, "", "a"), newFleet(t, "", "a")
+	first.subscribe(kvevents.SubscriberOptions{}, target)
+	subscribed(t, e)
+	e.Publish(stored(1, 3))
+	first.applied("a", 1)
+	var snapshot bytes.Buffer
+	require.NoError(t, first.Atlas.WriteSnapshot(&snapshot))
+	left, err := second.Atlas.ReadSnapshot(&snapshot)
+	require.NoError(t, err)
+	require.Empty(t, left)
+	c := collector(t, metrics.Options{}, second)
+	v, ok := value(t, c, "kvatlas_restored_blocks_total", "worker", "a")
+	require.True(t, ok)
+	require.Zero(t, v, "it waits for its stream")
+	second.subscribe(kvevents.SubscriberOptions{Resume: second.Atlas.Resume}, target)
+	require.Eventually(t, func() bool {
+		v, ok := value(t, c, "kvatlas_restored_blocks_total", "worker", "a")
+		return ok && v == 3
+	}, 20*time.Second, time.Millisecond)
 }
 
 // TestAutomaticWorkerWaits: batches that wait for an automatic worker's engine to be

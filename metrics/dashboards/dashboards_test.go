@@ -43,13 +43,14 @@ var boards = []board{
 		{title: "Workers", about: "Workers that are registered.", kind: "stat", queries: []query{{"sum(kvatlas_workers{F})", "workers"}}},
 		{title: "Streams that are live", about: "Share of event streams of which exactly what was published is known.", kind: "stat", unit: "percentunit",
 			queries: []query{{`sum(kvatlas_stream_state{F,state="live"}) / sum(kvatlas_stream_state{F})`, "live"}}},
-		{title: "Silent workers", about: "Workers that have published no events for the configured time.", kind: "stat",
-			queries: []query{{"sum(kvatlas_stream_silent{F})", "silent"}}},
+		{title: "Silent workers", about: "Workers that have published no events for the configured time, and those of which none ever came.", kind: "stat",
+			queries: []query{{"sum(kvatlas_stream_silent{F})", "silent"}, {"sum(kvatlas_worker_unheard{F})", "unheard"}}},
 		{title: "Misdescribed workers", about: "Workers whose events contradict their description: matched by content at best, else not at all.", kind: "stat",
 			queries: []query{{"sum(kvatlas_worker_contradicted{F})", "contradicted"}}},
 		{title: "Blocks held", about: "Different KV blocks by worker and medium.", unit: "short", queries: []query{{"sum by (worker, medium) (kvatlas_index_blocks{W})", "{{worker}} {{medium}}"}}},
-		{title: "Blocks stored and removed", about: "As the workers announce them. Many removals soon after their stores are caches that are too small.", unit: "cps",
-			queries: []query{{"sum by (operation) (rate(kvatlas_blocks_total{W}[$__rate_interval]))", "{{operation}}"}}},
+		{title: "Blocks stored and removed", about: "As the workers announce them, and those taken from another router's snapshot (restored). Many removals soon after their stores are caches that are too small.", unit: "cps",
+			queries: []query{{"sum by (operation) (rate(kvatlas_blocks_total{W}[$__rate_interval]))", "{{operation}}"},
+				{"sum(rate(kvatlas_restored_blocks_total{W}[$__rate_interval])) > 0", "restored"}}},
 		{title: "Prompts", about: "Prompts looked up, and those that could not be.", unit: "reqps", queries: []query{
 			{"sum(rate(kvatlas_matches_total{F}[$__rate_interval]))", "matched"}, {"sum(rate(kvatlas_match_errors_total{F}[$__rate_interval]))", "failed"}}},
 		{title: "Requests in flight", about: "Requests sent that have not ended.", queries: []query{{"sum by (fleet) (kvatlas_requests_in_flight{F})", "{{fleet}}"}}},
@@ -58,10 +59,10 @@ var boards = []board{
 	}},
 	{"kvatlas-streams", "kvatlas / Stream health", "Whether what is known of the workers' caches is complete, and if not, why.", []panel{
 		{title: "States", about: "Streams by state: only live ones are known exactly.", stack: true, queries: []query{{"sum by (state) (kvatlas_stream_state{W})", "{{state}}"}}},
-		{title: "Doubts", about: "Missing: blocks may be held that are not known. Excess: blocks may be known that are gone. Unverified: the engine may have restarted unseen.",
+		{title: "Doubts", about: "Missing: blocks may be held that are not known. Excess: blocks may be known that are gone. Unread: events of unknown type came, which may be either. Unverified: the engine may have restarted unseen.",
 			queries: []query{{"sum by (worker, doubt) (kvatlas_stream_doubt{W}) > 0", "{{worker}} {{doubt}}"}}},
-		{title: "Connected, silent", about: "Connections that stand, and workers that publish nothing.", queries: []query{
-			{"sum(kvatlas_stream_connected{W})", "connected"}, {"sum(kvatlas_stream_silent{W})", "silent"}}},
+		{title: "Connected, silent", about: "Connections that stand, workers that publish nothing now, and those that never did (unheard).", queries: []query{
+			{"sum(kvatlas_stream_connected{W})", "connected"}, {"sum(kvatlas_stream_silent{W})", "silent"}, {"sum(kvatlas_worker_unheard{W})", "unheard"}}},
 		{title: "Since the last message", about: "An idle engine publishes nothing.", unit: "s",
 			queries: []query{{"time() - max by (worker) (kvatlas_stream_last_message_timestamp_seconds{W})", "{{worker}}"}}},
 		{title: "Event lag", about: "From the engine's timestamp until applied; the clocks of two machines are part of it.", unit: "s", queries: []query{
