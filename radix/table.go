@@ -223,7 +223,10 @@ func (b *bucket) holding(v uint32, way uint8) int {
 	return -1
 }
 
-// remove takes a key's line out.
+// remove takes a key's line out. It goes by the counts of buckets, not by their filters:
+// where it takes an entry that another key of the line made, equal to its own, what that
+// key is left with may lie behind buckets whose filters do not know it. The counts are
+// those of either; and all keys of a line leave, one after the other.
 func (s *segment) remove(h uint64, line uint32, way uint8) bool {
 	v := slotOf(h, line)
 	start := home(h)
@@ -237,7 +240,7 @@ func (s *segment) remove(h uint64, line uint32, way uint8) bool {
 			}
 			return true
 		}
-		if !b.passed(h) {
+		if b.overflow.Load()&overflowCount == 0 {
 			return false
 		}
 		at = (at + 1) & (buckets - 1)

@@ -114,3 +114,37 @@ func checkTable(t *testing.T, x *Index) {
 	}
 	require.Equal(t, want, have)
 }
+
+// TestSegmentForgetsLines fills lines key by key and takes whole lines out of a segment.
+// Their keys have equal slots and ways, but other buckets and filters: an entry is taken
+// for that of another key of its line, which must then find the one that is left.
+func TestSegmentForgetsLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	var s segment
+	m := newMeta(0)
+	var lines [24][]uint64
+	forget := func(i int) {
+		for _, h := range lines[i] {
+			require.True(t, s.remove(h, uint32(i+1), m.way(h)), "what stays in the table leads to the line's next keys")
+		}
+		lines[i] = nil
+	}
+	for range 20_000 {
+		i := r.IntN(len(lines))
+		if len(lines[i]) == lineKeys || r.IntN(10) == 0 {
+			forget(i)
+			continue
+		}
+		h := r.Uint64N(4)<<32 | r.Uint64N(16)<<40
+		lines[i] = append(lines[i], h)
+		s.insert(h, uint32(i+1), m.way(h))
+	}
+	for i := range lines {
+		forget(i)
+	}
+	for i := range s {
+		require.Zero(t, s[i].ways)
+		require.Zero(t, s[i].slots)
+		require.Zero(t, s[i].overflow.Load())
+	}
+}
