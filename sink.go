@@ -4,8 +4,8 @@ import "github.com/kvatlas/kvatlas/kvevents"
 
 // Sink returns what a [kvevents.Stream] of the worker feeds: its batches are
 // applied in order, and what it forgets is forgotten. It is a [kvevents.Confirmer], for
-// [Atlas.ReadSnapshot], and a [kvevents.Emptier]. The sink stays valid when the worker is removed; it then does
-// nothing. It is as safe for concurrent use as the Atlas.
+// [Atlas.ReadSnapshot], and a [kvevents.Emptier]. The sink stays valid when the worker is
+// removed; it then does nothing. It is as safe for concurrent use as the Atlas.
 func (a *Atlas) Sink(name string) (kvevents.Sink, error) {
 	w, err := a.find(name)
 	if err != nil {

@@ -51,7 +51,8 @@ type restored struct {
 // kvevents.Stream that feeds [Atlas.Sink]) which knows where it is, and whose blocks are
 // known by hash. The others are left out: those by content, those of LMCache's chunks and
 // of adapters whose namespace only the engine knows, workers fed by [Atlas.Apply], by
-// pollers and relays, and all where engines named [radix.MaxMedia] media or more. Their blocks are announced again by traffic, or by a replay.
+// pollers and relays, and all where engines named [radix.MaxMedia] media or more. Their
+// blocks are announced again by traffic, or by a replay.
 func (a *Atlas) WriteSnapshot(to io.Writer) error {
 	if to == nil {
 		return ErrNil

@@ -89,7 +89,7 @@ func (x *Index) WriteSnapshot(w io.Writer, workers ...WorkerID) error {
 	return buffered.Flush()
 }
 
-// snapshotRunOf is keys with equal numbers of copies.
+// keyRun is keys with equal numbers of copies.
 type keyRun struct {
 	keys   []uint64
 	copies uint32
@@ -141,11 +141,10 @@ func (s *snapshotWriter) run(r keyRun) {
 }
 
 // ReadSnapshot replaces what the snapshot's workers hold by what it says. Workers
-// are found by name; those that are not registered are left out, and all but the given
-// ones if any is given. Nothing is
-// changed unless the whole snapshot is sound: it is kept in memory until then, up
-// to limit blocks (0 = [MaxBlocks]). Its errors wrap [ErrSnapshot] or are the
-// reader's.
+// are found by name; those that are not registered are left out, and all but the
+// given ones if any is given. Nothing is changed unless the whole snapshot is
+// sound: it is kept in memory until then, up to limit blocks (0 = [MaxBlocks]).
+// Its errors wrap [ErrSnapshot] or are the reader's.
 func (x *Index) ReadSnapshot(r io.Reader, limit int, only ...WorkerID) error {
 	if !x.made() {
 		return ErrIndex
