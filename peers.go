@@ -16,8 +16,9 @@ type PeerNote struct {
 
 // Heard counts in what another replica told, so that this one decides as if it had
 // sent the request. Notes of one replica must come in order; one that comes twice
-// counts once. It returns [ErrUnknownWorker] for a worker that is not here, and the
-// note counts nothing.
+// counts once. It returns [ErrUnknownWorker] for a worker that is not here, and an error
+// that wraps [scoring.ErrPeerEvent] for an event that is not known; the note counts
+// nothing then.
 func (a *Atlas) Heard(n PeerNote) error {
 	w, err := a.find(n.Worker)
 	if err != nil {

@@ -78,6 +78,15 @@ func TestPeers(t *testing.T) {
 		scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFailed, scoring.PeerSent, scoring.PeerFirstToken, scoring.PeerFailed}, notes)
 
 	require.ErrorIs(t, second.Heard(kvatlas.PeerNote{Worker: "nobody"}), kvatlas.ErrUnknownWorker)
+	require.ErrorIs(t, second.Heard(kvatlas.PeerNote{Worker: "a", PeerNote: scoring.PeerNote{Event: 4}}), scoring.ErrPeerEvent)
+
+	// What was sent to a worker that is removed ends with it, though its end is not heard.
+	require.NoError(t, first.Route(req, &c))
+	trip, err = first.Begin(req, &c)
+	require.NoError(t, err)
+	require.Equal(t, 1, second.Snapshot().InFlight.Requests)
+	require.True(t, second.RemoveWorker(c.Worker))
+	require.Zero(t, second.Snapshot().InFlight.Requests)
 }
 
 // TestPeersExpect: prompts come to two replicas at the same instant, before one has heard

@@ -22,6 +22,9 @@ const (
 	// ErrNotFinite is what a [*ScorerError] unwraps to when a scorer or cost
 	// produced NaN or an infinity, or left a candidate without a value.
 	ErrNotFinite constError = "scoring: value is not a finite number"
+	// ErrPeerEvent is wrapped by the error of [Peers.Heard] for an event that it does
+	// not know.
+	ErrPeerEvent constError = "scoring: unknown event in a note of a peer"
 	// ErrPick is returned when a picker answers an index outside the candidates.
 	ErrPick constError = "scoring: picker answered an index outside the candidates"
 )

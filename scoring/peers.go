@@ -2,6 +2,7 @@ package scoring
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -68,9 +69,11 @@ type PeersOptions struct {
 // all replicas use all workers alike. A replica of which nothing was heard for a
 // minute or two is taken to be gone. More than 256 others do not share.
 //
-// What is heard twice counts once. What ends before it begins, because notes
-// overtook each other, counts until [InFlightOptions.TTL]: send a replica's notes
-// in order. A note that is lost costs no more than that.
+// What is heard twice counts once, and what begins again after it is complete not at
+// all, while the request is among the last 4096 or so that were completed. A request
+// that failed may be sent again. A note that is lost, or overtaken by one of the same
+// request, costs no more than a request that counts until [InFlightOptions.TTL]: send
+// a replica's notes in order.
 //
 // Create it with [NewPeers]. It is safe for concurrent use.
 type Peers struct {
@@ -79,6 +82,8 @@ type Peers struct {
 	mu    sync.Mutex
 	open  map[uint64]peerFlight
 	order []uint64 // in which they were heard; some have ended
+	// The requests that were completed last, and those before them.
+	done, doneBefore map[uint64]struct{}
 
 	names    map[WorkerID]string
 	replicas map[uint64]time.Time // the others, and when they last told something
@@ -87,10 +92,12 @@ type Peers struct {
 
 const (
 	replicaGone  = time.Minute
+	doneKept     = 4096
 	mostReplicas = 256 // that share the workers; what others tell is counted all the same
 )
 
 type peerFlight struct {
+	worker WorkerID
 	flight Flight
 	ticket SpecTicket
 }
@@ -107,7 +114,7 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 1 << 18
 	}
-	return &Peers{o: o, open: map[uint64]peerFlight{}, names: map[WorkerID]string{}, replicas: map[uint64]time.Time{}}, nil
+	return &Peers{o: o, open: map[uint64]peerFlight{}, done: map[uint64]struct{}{}, names: map[WorkerID]string{}, replicas: map[uint64]time.Time{}}, nil
 }
 
 // Add makes a worker known that [InFlight.Add] made known before, by the name that all
@@ -120,11 +127,17 @@ func (p *Peers) Add(w WorkerID, name string) {
 	p.share()
 }
 
-// Remove forgets a worker. Requests sent there stay open until they end.
+// Remove forgets a worker, and the requests sent there: who tells of their ends may do
+// so by a name that is not known any more. It looks at every open request.
 func (p *Peers) Remove(w WorkerID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.names, w)
+	for id, f := range p.open {
+		if f.worker == w {
+			p.drop(id)
+		}
+	}
 	p.share()
 }
 
@@ -172,9 +185,13 @@ func (p *Peers) from(replica uint64) {
 }
 
 // Heard counts a note in. The worker is the one by this router's number. The error
-// is [ErrUnknownWorker] or [ErrTooMany] as of [InFlight.Begin], and nil for notes
-// about requests that are not known.
+// is [ErrUnknownWorker] or [ErrTooMany] as of [InFlight.Begin], wraps [ErrPeerEvent] for
+// an event that is not known, as of a newer release, which changes nothing, and is nil
+// for notes about requests that are not known.
 func (p *Peers) Heard(n *PeerNote) error {
+	if n.Event > PeerFailed {
+		return fmt.Errorf("%w: %d, want 0 (PeerSent) to %d (PeerFailed)", ErrPeerEvent, n.Event, PeerFailed)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.from(n.Replica)
@@ -193,6 +210,7 @@ func (p *Peers) Heard(n *PeerNote) error {
 		_ = f.flight.Finish()
 		f.ticket.Done()
 		delete(p.open, n.Request)
+		p.complete(n.Request)
 	default:
 		p.drop(n.Request)
 	}
@@ -203,7 +221,7 @@ func (p *Peers) Heard(n *PeerNote) error {
 }
 
 func (p *Peers) sent(n *PeerNote) error {
-	if _, ok := p.open[n.Request]; ok {
+	if p.known(n.Request) {
 		return nil
 	}
 	cached := n.CachedTokens
@@ -224,7 +242,7 @@ func (p *Peers) sent(n *PeerNote) error {
 	if !sibling { // it goes where the others are, whoever has that worker first
 		p.o.InFlight.told(min(max(0, n.PromptTokens-cached), mostTokens))
 	}
-	f := peerFlight{flight: flight}
+	f := peerFlight{worker: n.Worker, flight: flight}
 	if p.o.Speculation != nil {
 		f.ticket = p.o.Speculation.Sent(n.Worker, n.Keys)
 	}
@@ -244,6 +262,22 @@ func (p *Peers) sent(n *PeerNote) error {
 		p.order = kept
 	}
 	return nil
+}
+
+// known tells whether a request is open or was completed not long ago.
+func (p *Peers) known(id uint64) bool {
+	_, open := p.open[id]
+	_, done := p.done[id]
+	_, before := p.doneBefore[id]
+	return open || done || before
+}
+
+// complete remembers that a request is complete: the last ones in two halves, of which
+// the older is forgotten as a whole.
+func (p *Peers) complete(id uint64) {
+	if p.done[id] = struct{}{}; len(p.done) == doneKept {
+		p.done, p.doneBefore = make(map[uint64]struct{}, doneKept), p.done
+	}
 }
 
 // drop lets a request go as if it had failed; one that is not known is ignored.

@@ -140,7 +140,7 @@ func TestPeersLetGo(t *testing.T) {
 	require.Equal(t, before, atlas.Rate(1), "a request that failed does not teach")
 
 	for id, event := range []PeerEvent{PeerFirstToken, PeerFinished} {
-		key := uint64(100 + id)
+		key := uint64(10_000 + id) // a request of its own
 		require.NoError(t, p.Heard(&PeerNote{Request: key, Observation: prompt, Keys: []uint64{key}, BlockSize: 16}))
 		now = now.Add(3 * time.Second)
 		require.True(t, spec.Has(1, key))
@@ -149,4 +149,62 @@ func TestPeersLetGo(t *testing.T) {
 		now = now.Add(3 * time.Second)
 		require.False(t, spec.Has(1, key))
 	}
+}
+
+// TestPeersOfRemovedWorkers: requests sent to a worker go with it, for nothing may tell of
+// their ends any more, and those of others stay.
+func TestPeersOfRemovedWorkers(t *testing.T) {
+	p, loads, spec, _ := newTestPeers(t, 0)
+	for id := range uint64(10) {
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Observation: Observation{Worker: WorkerID(1 + id%2), PromptTokens: 20}, Keys: []uint64{id}, BlockSize: 16}))
+	}
+	loads.Remove(1)
+	p.Remove(1)
+	require.Len(t, p.open, 5)
+	require.Equal(t, 5, loads.Stats().Requests)
+	require.Equal(t, Known(5), load(t, loads, 2).Requests)
+	require.False(t, spec.Has(1, 0))
+	require.True(t, spec.Has(2, 1))
+	require.NoError(t, p.Heard(&PeerNote{Request: 0, Event: PeerFinished}), "not known any more")
+	require.Equal(t, 5, loads.Stats().Requests)
+}
+
+// TestPeersLateCopies: a copy of the first note that comes after the last begins nothing;
+// one that failed may be tried again.
+func TestPeersLateCopies(t *testing.T) {
+	p, loads, spec, _ := newTestPeers(t, 0)
+	note := func(id uint64, e PeerEvent) *PeerNote {
+		return &PeerNote{Request: id, Event: e, Observation: Observation{Worker: 1, PromptTokens: 20}, Keys: []uint64{id}, BlockSize: 16}
+	}
+	for id := range uint64(5 * doneKept) {
+		require.NoError(t, p.Heard(note(id, PeerSent)))
+		require.NoError(t, p.Heard(note(id, PeerFinished)))
+		require.NoError(t, p.Heard(note(id-min(id, doneKept-1), PeerSent)))
+	}
+	require.Empty(t, p.open)
+	require.Zero(t, loads.Stats().Requests)
+	require.LessOrEqual(t, len(p.done)+len(p.doneBefore), 2*doneKept)
+	require.NoError(t, p.Heard(note(0, PeerFailed)))
+	require.NoError(t, p.Heard(note(1<<40, PeerSent)))
+	require.NoError(t, p.Heard(note(1<<40, PeerFailed)))
+	require.False(t, spec.Has(1, 1<<40))
+	require.NoError(t, p.Heard(note(1<<40, PeerSent)))
+	require.Equal(t, Known(1), load(t, loads, 1).Requests)
+}
+
+// TestPeersUnknownEvent: an event that is not known is an error, and changes and teaches
+// nothing.
+func TestPeersUnknownEvent(t *testing.T) {
+	p, loads, spec, atlas := newTestPeers(t, 0)
+	prompt := Observation{Worker: 1, PromptTokens: 20, TTFT: time.Hour}
+	require.NoError(t, p.Heard(&PeerNote{Request: 1, Observation: prompt, Keys: []uint64{1}, BlockSize: 16}))
+	before := atlas.Rate(1)
+	for _, e := range []PeerEvent{PeerFailed + 1, 255} {
+		err := p.Heard(&PeerNote{Request: 1, Event: e, Observation: prompt})
+		require.ErrorIs(t, err, ErrPeerEvent)
+		require.ErrorContains(t, err, "want 0 (PeerSent) to 3 (PeerFailed)")
+	}
+	require.Equal(t, before, atlas.Rate(1))
+	require.Equal(t, Known(1), load(t, loads, 1).Requests)
+	require.True(t, spec.Has(1, 1))
 }
