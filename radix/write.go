@@ -229,10 +229,8 @@ func (s *storing) along(keys []uint64) (n int) {
 		// Lines that nobody holds are not in the table; what they say is stale.
 		live := wholeLines(s.x.union(&sl.pages[pos/pageKeys%slabPages])) >> (pos % pageKeys)
 		behind := sl.keys[pos%slabKeys:]
-		run, limit := 0, min(bits.TrailingZeros64(^live), len(keys)-n)
-		for run < limit && behind[run] == normal(keys[n+run]) {
-			run++
-		}
+		limit := min(bits.TrailingZeros64(^live), len(keys)-n)
+		run := equalRun(behind[:limit], keys[n:]) // the key 0 is looked up
 		if run == 0 {
 			break
 		}
