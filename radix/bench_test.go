@@ -1,8 +1,10 @@
 package radix
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -160,4 +162,22 @@ func BenchmarkChurn(b *testing.B) {
 	b.ReportMetric(float64(early), "early-bytes")
 	b.ReportMetric(float64(s.Bytes), "late-bytes")
 	b.ReportMetric(float64(s.Unmatched+s.Lost), "faults")
+}
+
+// BenchmarkShared stores and removes, deepest first, a chain that another worker
+// holds, as for a long system prompt; ns a block, in and out.
+func BenchmarkShared(b *testing.B) {
+	x, ids := benchIndex(b, 2, ProfileOptions{HashUnit: 16})
+	keys := randomKeys(1, 6400)
+	deepest := slices.Clone(keys)
+	slices.Reverse(deepest)
+	if err := x.Store(Holder{Worker: ids[0]}, keys); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := errors.Join(x.Store(Holder{Worker: ids[1]}, keys), x.Remove(Holder{Worker: ids[1]}, deepest)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/block")
 }

@@ -220,22 +220,40 @@ func (x *Index) lookUp(keys []uint64, b *batch) {
 // along takes the keys that lie behind the block before, as they do when a
 // chain is announced that is known already.
 func (s *storing) along(keys []uint64) (n int) {
-	for s.prev != 0 && n < len(keys) {
-		pos := s.prev + 1
-		if pos%slabKeys == 0 {
-			break
-		}
-		sl := s.x.arena.slab(pos)
-		// Lines that nobody holds are not in the table; what they say is stale.
-		live := wholeLines(s.x.union(&sl.pages[pos/pageKeys%slabPages])) >> (pos % pageKeys)
-		behind := sl.keys[pos%slabKeys:]
-		limit := min(bits.TrailingZeros64(^live), len(keys)-n)
-		run := equalRun(behind[:limit], keys[n:]) // the key 0 is looked up
+	for n < len(keys) {
+		run := s.x.behind(s.prev, keys[n:])
 		if run == 0 {
 			break
 		}
-		s.at(pos, run)
+		s.at(s.prev+1, run)
 		n += run
+	}
+	return n
+}
+
+// behind returns how many of keys lie behind a position, in one page; 0 if that is not
+// known. The key 0 is looked up instead.
+func (x *Index) behind(pos uint32, keys []uint64) int {
+	if pos++; pos == 1 || pos%slabKeys == 0 {
+		return 0
+	}
+	sl, off := x.arena.slab(pos), pos%pageKeys
+	// Lines that nobody holds are not in the table; what they say is stale.
+	live := wholeLines(x.union(x.arena.page(pos))) >> off
+	limit := min(bits.TrailingZeros64(^live), len(keys))
+	return equalRun(sl.keys[pos%slabKeys:][:limit], keys)
+}
+
+// before is behind for keys that lie one in front of the other.
+func (x *Index) before(pos uint32, keys []uint64) (n int) {
+	if pos%slabKeys == 0 {
+		return 0
+	}
+	pos--
+	page, off := x.arena.pageOf(pos), int(pos%pageKeys)
+	live := wholeLines(x.union(x.arena.page(pos)))
+	for n <= off && n < len(keys) && page[off-n] == keys[n] && live>>(off-n)&1 != 0 {
+		n++
 	}
 	return n
 }
@@ -410,47 +428,44 @@ func (x *Index) Remove(h Holder, keys []uint64) error {
 		page pageMask
 		last = o.removed
 	)
-	take := func(pos uint32) {
-		last = pos
-		base, bit := pos&^(pageKeys-1), uint64(1)<<(pos%pageKeys)
-		if base != page.pos || page.mask&bit != 0 {
+	take := func(pos uint32, run int) {
+		base, mask := pos&^(pageKeys-1), ^uint64(0)>>(64-run)<<(pos%pageKeys)
+		if base != page.pos || page.mask&mask != 0 {
 			if page.mask != 0 {
 				x.unhold(k, o, page.pos, page.mask)
 			}
 			page = pageMask{pos: base}
 		}
-		page.mask |= bit
+		page.mask |= mask
 	}
 	for i := 0; i < len(keys); {
-		// Engines free the deepest block first, so the next key lies before the
+		// Engines free the deepest block first, so the next keys lie before the
 		// last one; others go along the chain.
-		key := normal(keys[i])
-		if last != 0 && last%slabKeys != 0 && x.key(last-1) == key && x.alive(last-1) {
-			take(last - 1)
-			i++
+		if n := x.before(last, keys[i:]); n > 0 {
+			last -= uint32(n)
+			take(last, n)
+			i += n
 			continue
 		}
-		if last != 0 && (last+1)%slabKeys != 0 && x.key(last+1) == key && x.alive(last+1) {
-			take(last + 1)
-			i++
+		if n := x.behind(last, keys[i:]); n > 0 {
+			take(last+1, n)
+			last += uint32(n)
+			i += n
 			continue
 		}
 		x.ask(keys[i:], b)
 		n := b.n
 		x.lookUp(keys[i:], b)
 		for j := 0; j < n; j++ {
+			// What was found may have been buried by a removal of this batch.
 			pos := b.found[j]
-			if pos == 0 {
+			if pos == 0 || !x.alive(pos) {
 				k.stats.Unmatched++
 				continue
 			}
-			// What was found may have been buried by a removal of this batch.
-			if x.alive(pos) {
-				take(pos)
-			} else {
-				k.stats.Unmatched++
-			}
-			if j == 0 && i+1 < len(keys) && (last > 0 && last%slabKeys != 0 && x.key(last-1) == normal(keys[i+1]) || (last+1)%slabKeys != 0 && x.key(last+1) == normal(keys[i+1])) {
+			last = pos
+			take(pos, 1)
+			if j == 0 && (x.before(last, keys[i+1:]) > 0 || x.behind(last, keys[i+1:]) > 0) {
 				n = 1 // they lie side by side
 			}
 		}
