@@ -8,11 +8,13 @@ import "math/rand/v2"
 // digest is NH, the hash inside UMAC and XXH3: keys and a random seed are added and
 // multiplied by halves of 32 bits. Keys are hashes of 64 bits already; of two pages
 // of different keys, about one pair in 2^58 has equal digests where a single key
-// differs, and one in 2^64 where more do, as they do behind it in a chain. Nobody
-// outside knows the seed, so that nobody can make such a pair.
+// differs, and one in 2^64 where more do, as they do behind it in a chain. (Of two keys
+// with one half in common, which hashes seldom have, it is one in 2^32.) Nobody
+// outside knows the seed, so that nobody can tell such a pair.
 //
 // It is set before a holder's mask says that it holds the whole page, and taken back
 // before a key of the page changes. 0 means that there is none: keys are compared.
+// Readers load it behind the mask: before, it may be that of keys which lay there last.
 
 // digestSeed returns a seed for an index.
 func digestSeed() (seed [pageKeys]uint64) {

@@ -55,4 +55,8 @@
 // where an engine's events do not name their cache group although it has
 // several (vLLM before 0.20), answers are an upper bound and say so
 // ([WorkerMatch.UpperBound]).
+//
+// Hashes are taken for what they stand for: two blocks with one key are one block,
+// and stretches of 64 keys are compared by a secret digest, which takes about one in
+// 2^58 of those that differ for equal.
 package radix
