@@ -58,6 +58,13 @@ func (x *Index) packStep(n int) {
 
 // movePage moves a page's held keys. It fails when there is no free page.
 func (x *Index) movePage(pos uint32, held uint64) bool {
+	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
+	for rest := held; rest != 0; rest &= rest - 1 {
+		h := x.table.hash(keys[bits.TrailingZeros64(rest)])
+		if m := x.table.part(h).meta; m.depth == maxDepth && m.live >= splitAt {
+			return true // it might not be entered again: the page stays
+		}
+	}
 	if !x.packRoom(bits.OnesCount64(held)) {
 		return false
 	}
@@ -66,7 +73,6 @@ func (x *Index) movePage(pos uint32, held uint64) bool {
 	x.pack.from = from
 	to := append(p.masks[:0], make([]uint64, len(from))...)
 	p.masks = to
-	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
 	base := p.cur &^ (pageKeys - 1)
 	x.arena.page(base).unseal()
 	place := x.arena.slab(base).keys[base%slabKeys:][:pageKeys]
@@ -89,12 +95,7 @@ func (x *Index) movePage(pos uint32, held uint64) bool {
 	// Held before they can be found: a reader may meet either place first.
 	x.give(base, from, to)
 	for at := first; at < p.cur; at++ {
-		key := x.key(at)
-		if !x.enter(x.table.hash(key), at/lineKeys) {
-			x.lost++ // cannot be found there, so it must not be held there
-			x.take(base, at)
-			continue
-		}
+		x.enter(x.table.hash(x.key(at)), at/lineKeys)
 		x.live++
 	}
 
@@ -123,21 +124,6 @@ func (x *Index) give(base uint32, from []entry, to []uint64) {
 	}
 	x.recs.scratch = entries
 	x.setEntries(pg, record, entries)
-}
-
-// take makes everybody lose a position.
-func (x *Index) take(base, pos uint32) {
-	pg := x.arena.page(base)
-	record := recordOf(pg)
-	var kept []entry
-	for _, e := range x.recs.entries(pg) {
-		for b := e.bits; b != 0; b &= b - 1 {
-			kept = withMask(kept, uint32(e.word)*64+uint32(bits.TrailingZeros64(b)), e.mask&^(1<<(pos%pageKeys)))
-		}
-	}
-	x.setEntries(pg, record, kept)
-	pg.unseal()
-	atomic.StoreUint64(&x.arena.slab(pos).keys[pos%slabKeys], 0)
 }
 
 // packRoom makes room for n keys side by side in the packer's page, or takes

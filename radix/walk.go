@@ -95,8 +95,8 @@ func (x *Index) probe(key uint64) uint32 {
 
 func (x *Index) probeOnce(key, h uint64) uint32 {
 	s := x.table.dir.Load().segmentOf(h)
-	pat := pattern(h)
-	for at := home(h); ; at = (at + 1) & (buckets - 1) {
+	pat, at := pattern(h), home(h)
+	for range buckets { // all may be full
 		var b bucket // words are read one by one: a slot is true by itself
 		for i := range b.slots {
 			b.slots[i] = atomic.LoadUint64(&s[at].slots[i])
@@ -120,7 +120,9 @@ func (x *Index) probeOnce(key, h uint64) uint32 {
 		if !s[at].passed(h) {
 			return 0
 		}
+		at = (at + 1) & (buckets - 1)
 	}
+	return 0
 }
 
 // recallSlots is how many keys a Result recalls at most, in 8 KiB.

@@ -84,7 +84,8 @@ func (x *Index) find(key uint64) uint32 {
 	h := x.table.hash(key)
 	p := x.table.part(h)
 	s, way, pat := p.segment.Load(), p.meta.way(h), pattern(h)
-	for at := home(h); ; at = (at + 1) & (buckets - 1) {
+	at := home(h)
+	for range buckets { // all may be full
 		b := &s[at]
 		for m := b.matches(pat); m != 0; m &= m - 1 {
 			i := found(bits.TrailingZeros64(m))
@@ -102,7 +103,9 @@ func (x *Index) find(key uint64) uint32 {
 			return 0
 		}
 		way |= away
+		at = (at + 1) & (buckets - 1)
 	}
+	return 0
 }
 
 // storing is one Store under way.
