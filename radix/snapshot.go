@@ -213,8 +213,8 @@ func (x *Index) restore(h Holder, run keyRun) error {
 type snapshotReader struct {
 	r    *bufio.Reader
 	sum  hash.Hash64
-	left int // blocks that may follow
-	buf  [8 * snapshotRun]byte
+	left int                  // blocks that may follow
+	buf  [math.MaxUint16]byte // a name, or a run's 8 * snapshotRun
 }
 
 type snapshotHolderData struct {
@@ -310,9 +310,6 @@ func (s *snapshotReader) text(width int) (string, error) {
 	n := int(b[0])
 	if width == 2 {
 		n = int(binary.LittleEndian.Uint16(b))
-	}
-	if n > len(s.buf) {
-		return "", fmt.Errorf("%w: name of %d bytes", ErrSnapshot, n)
 	}
 	b, err = s.take(n)
 	return string(b), err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -152,4 +153,28 @@ func TestHoldersAndDump(t *testing.T) {
 	require.NoError(t, x.Dump(&b, 1))
 	require.Contains(t, b.String(), `"B" CPU group 2: 2 blocks`)
 	require.Equal(t, 2, strings.Count(b.String(), "\t"))
+}
+
+// TestSnapshotOfLongNames: as long as a name may be written, it is read.
+func TestSnapshotOfLongNames(t *testing.T) {
+	with := func(name string) (*Index, WorkerID) {
+		x, err := New(Options{})
+		require.NoError(t, err)
+		id, err := x.AddWorker(name, nil)
+		require.NoError(t, err)
+		return x, id
+	}
+	for _, n := range []int{8 * snapshotRun, 8*snapshotRun + 1, math.MaxUint16} {
+		name := strings.Repeat("w", n)
+		from, a := with(name)
+		to, _ := with(name)
+		require.NoError(t, from.Store(Holder{Worker: a, Medium: from.Medium("GPU"), Group: NoGroup}, []uint64{1, 2, 3}))
+		var data bytes.Buffer
+		require.NoError(t, from.WriteSnapshot(&data))
+		require.NoError(t, to.ReadSnapshot(&data, 0))
+		require.Equal(t, state(t, from), state(t, to))
+		require.Len(t, state(t, to), 3, n)
+	}
+	x, _ := with(strings.Repeat("w", math.MaxUint16+1))
+	require.ErrorContains(t, x.WriteSnapshot(new(bytes.Buffer)), "does not fit a snapshot")
 }
