@@ -23,6 +23,7 @@ import (
 //	CRC-64/ECMA of all before, u64
 const snapshotMagic = "KVFLEET1"
 
+// maxSnapshotHead is more than a name that fits radix's snapshot (64 KiB) takes in JSON.
 const maxSnapshotHead = 1 << 20
 
 var snapshotTable = crc64.MakeTable(crc64.ECMA)
@@ -74,8 +75,8 @@ func (a *Atlas) WriteSnapshot(to io.Writer) error {
 			continue
 		}
 		head, err := json.Marshal(snapshotWorker{w.Name, position})
-		if err != nil || len(head) > maxSnapshotHead {
-			return fmt.Errorf("%w: worker %q with a name of %d bytes", ErrOptions, w.Name[:min(len(w.Name), 64)], len(w.Name))
+		if err != nil { // a position that no stream gives
+			return workerError(w.Name, err)
 		}
 		head = append(binary.LittleEndian.AppendUint32(nil, uint32(len(head))), head...)
 		if _, err := out.Write(binary.LittleEndian.AppendUint64(head, uint64(blocks.Len()))); err != nil {
@@ -170,7 +171,7 @@ func (a *Atlas) ReadSnapshot(from io.Reader) (left map[string]string, err error)
 			return nil, err
 		}
 		if err := json.Unmarshal(b, &r.snapshotWorker); err != nil || r.Position.Next == 0 {
-			return nil, fmt.Errorf("%w: worker %q", ErrSnapshot, b)
+			return nil, fmt.Errorf("%w: worker %q", ErrSnapshot, b[:min(len(b), 64)])
 		}
 		if b, err = take(8); err != nil {
 			return nil, err
