@@ -165,7 +165,7 @@ func (w *worker) locked(f func() error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.gone {
-		return fmt.Errorf("%w: %q", ErrUnknownWorker, w.Name)
+		return fmt.Errorf("%w: %s", ErrUnknownWorker, quoted(w.Name))
 	}
 	return f()
 }

@@ -218,7 +218,7 @@ func (a *Atlas) current() *fleet {
 func (a *Atlas) find(name string) (*worker, error) {
 	w, ok := a.current().byName[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, name)
+		return nil, fmt.Errorf("%w: %s", ErrUnknownWorker, quoted(name))
 	}
 	return w, nil
 }

@@ -171,7 +171,7 @@ func (a *Atlas) ReadSnapshot(from io.Reader) (left map[string]string, err error)
 			return nil, err
 		}
 		if err := json.Unmarshal(b, &r.snapshotWorker); err != nil || r.Position.Next == 0 {
-			return nil, fmt.Errorf("%w: worker %q", ErrSnapshot, b[:min(len(b), 64)])
+			return nil, fmt.Errorf("%w: worker %s", ErrSnapshot, quoted(string(b)))
 		}
 		if b, err = take(8); err != nil {
 			return nil, err
@@ -180,7 +180,7 @@ func (a *Atlas) ReadSnapshot(from io.Reader) (left map[string]string, err error)
 			return nil, err
 		}
 		if err := nobody.ReadSnapshot(bytes.NewReader(r.blocks), 0); err != nil {
-			return nil, fmt.Errorf("%w: worker %q: %w", ErrSnapshot, r.Name, err)
+			return nil, fmt.Errorf("%w: worker %s: %w", ErrSnapshot, quoted(r.Name), err)
 		}
 		all = append(all, r)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"hash/crc64"
 	"io"
 	"log/slog"
@@ -167,6 +168,54 @@ func TestSnapshotCannotBeWritten(t *testing.T) {
 	left, err := b.ReadSnapshot(bytes.NewReader(snapshotOf(t, a)))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// TestSnapshotQuotesLittle: what a snapshot calls its workers may be long, what is said of it
+// is not: the first bytes of a name, and how many it has.
+func TestSnapshotQuotesLittle(t *testing.T) {
+	name := "long-" + strings.Repeat("\x01", math.MaxUint16-5)
+	w, p := worker(name), blockhash.Prompt{Tokens: tokens(9)}
+	a := newAtlas(t, w)
+	sink := streamed(t, a, name, at(t, w, p, kvevents.Position{Next: 1}))
+	good := snapshotOf(t, a)
+	magic, n := good[:8], binary.LittleEndian.Uint32(good[8:])
+	head, rest := good[12:12+n], good[12+n:len(good)-8]
+	short := func(text, size string) {
+		t.Helper()
+		require.Less(t, len(text), 512)
+		require.Contains(t, text, "long-")
+		require.Contains(t, text, size)
+	}
+	for size, bad := range map[string][]byte{
+		"(65535 bytes)": sealed(magic, part(head, append(make([]byte, 8), make([]byte, 4)...))),
+		fmt.Sprintf("(%d bytes)", len(head)): sealed(magic,
+			part(bytes.Replace(head, []byte(`"Next":1`), []byte(`"Next":0`), 1), rest)),
+	} {
+		_, err := newAtlas(t).ReadSnapshot(bytes.NewReader(bad))
+		require.ErrorIs(t, err, kvatlas.ErrSnapshot)
+		short(err.Error(), size)
+	}
+	left, err := newAtlas(t).ReadSnapshot(bytes.NewReader(good))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "under its whole name")
+	short(left[name], "(65535 bytes)")
+
+	sink.Apply(0, at(t, w, p, kvevents.Position{Next: 1, Time: math.NaN()}))
+	err = a.WriteSnapshot(new(bytes.Buffer))
+	require.ErrorContains(t, err, "NaN")
+	short(err.Error(), "(65535 bytes)")
+
+	exact := strings.Repeat("n", 64)
+	left, err = newAtlas(t).ReadSnapshot(bytes.NewReader(sealed(magic, part(bytes.Replace(head, jsonOf(t, name), jsonOf(t, exact), 1), rest))))
+	require.NoError(t, err)
+	require.Equal(t, `kvatlas: no such worker: "`+exact+`"`, left[exact], "whole")
+}
+
+func jsonOf(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := json.Marshal(name)
+	require.NoError(t, err)
+	return b
 }
 
 // TestSnapshotIsForTheUnfollowed: a worker that was given anything takes nothing.

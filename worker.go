@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -245,9 +246,21 @@ func (w *Worker) source() kvevents.Source {
 func workerError(name string, err error) error {
 	var own constError
 	if errors.As(err, &own) {
-		return fmt.Errorf("%w (worker %q)", err, name)
+		return fmt.Errorf("%w (worker %s)", err, quoted(name))
 	}
-	return fmt.Errorf("kvatlas: worker %q: %w", name, err)
+	return fmt.Errorf("kvatlas: worker %s: %w", quoted(name), err)
+}
+
+// maxQuoted is how much of a name an error has: names come from snapshots too, which may
+// say anything.
+const maxQuoted = 64
+
+// quoted is a name as errors have it: of a long one the first bytes, and how many it has.
+func quoted(name string) string {
+	if len(name) <= maxQuoted {
+		return strconv.Quote(name)
+	}
+	return fmt.Sprintf("%q... (%d bytes)", name[:maxQuoted], len(name))
 }
 
 // RemoveWorker forgets a worker and everything it holds. It reports whether the
