@@ -23,6 +23,8 @@ const (
 	ErrNoInstance = constError("metrics: a collector needs at least one instance")
 	// ErrInstance is wrapped by the errors of [New] about an instance.
 	ErrInstance = constError("metrics: invalid instance")
+	// ErrCollector is returned by Register of a nil or zero [Collector].
+	ErrCollector = constError("metrics: collector was not made with New")
 )
 
 // Instance is one fleet: what is set is exported, the rest is left out. Nothing
@@ -56,7 +58,8 @@ type Options struct {
 }
 
 // Collector exports instances. It is immutable, made by [New], and safe for
-// concurrent use.
+// concurrent use. A nil or zero Collector exports nothing and is not registered
+// ([ErrCollector]).
 type Collector struct {
 	maxWorkers int
 	instances  []*instance
@@ -110,10 +113,13 @@ func sameKeys(a, b prometheus.Labels) bool {
 }
 
 // Register registers the collector; a nil Registerer does nothing. The error is
-// the registry's, for example because a collector of the same instance is
-// registered already; nothing panics. To end it use [prometheus.Registerer]'s
-// Unregister.
+// [ErrCollector], or the registry's, for example because a collector of the same
+// instance is registered already; nothing panics. To end it use
+// [prometheus.Registerer]'s Unregister.
 func (c *Collector) Register(r prometheus.Registerer) error {
+	if len(c.all()) == 0 {
+		return ErrCollector
+	}
 	if r == nil {
 		return nil
 	}
@@ -123,9 +129,17 @@ func (c *Collector) Register(r prometheus.Registerer) error {
 	return nil
 }
 
+// all is every instance, none for a Collector that New did not make.
+func (c *Collector) all() []*instance {
+	if c == nil {
+		return nil
+	}
+	return c.instances
+}
+
 // Describe implements [prometheus.Collector].
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, in := range c.instances {
+	for _, in := range c.all() {
 		for _, d := range in.descs {
 			ch <- d.desc
 		}
@@ -135,7 +149,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements [prometheus.Collector]. It costs a look at every worker and
 // source: about 46 series a worker.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
-	for _, in := range c.instances {
+	for _, in := range c.all() {
 		s := scan{in: in, sums: make(map[series]float64)}
 		s.read(c.maxWorkers)
 		s.send(ch)

@@ -137,6 +137,20 @@ func TestNewErrors(t *testing.T) {
 	require.Empty(t, exposition(t, c))
 }
 
+// TestNotMade: a collector that is none exports nothing, also to a registry that takes it,
+// and says so where it can.
+func TestNotMade(t *testing.T) {
+	for _, c := range []*metrics.Collector{nil, new(metrics.Collector)} {
+		r := prometheus.NewPedanticRegistry()
+		require.Equal(t, error(metrics.ErrCollector), c.Register(r))
+		require.Equal(t, error(metrics.ErrCollector), c.Register(nil))
+		require.NoError(t, r.Register(c))
+		families, err := r.Gather()
+		require.NoError(t, err)
+		require.Empty(t, families)
+	}
+}
+
 // TestWorkersAreBounded: beyond the limit workers are added up.
 func TestWorkersAreBounded(t *testing.T) {
 	f := newFleet(t, "")
