@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/kvatlas/kvatlas"
 	"github.com/kvatlas/kvatlas/scoring"
@@ -24,7 +25,7 @@ type Options struct {
 }
 
 // Tracer makes spans. It is immutable, made by [New], and safe for concurrent
-// use.
+// use. A nil or zero Tracer makes none: its methods are the plain calls.
 type Tracer struct {
 	tracer trace.Tracer
 	max    int
@@ -41,9 +42,17 @@ func New(o Options) *Tracer {
 	return &Tracer{o.TracerProvider.Tracer(scope), o.MaxWorkers}
 }
 
+// start begins a span; one that records nothing for a Tracer that New did not make.
+func (t *Tracer) start(ctx context.Context, name string) (context.Context, trace.Span) {
+	if t == nil || t.tracer == nil {
+		return ctx, noop.Span{}
+	}
+	return t.tracer.Start(ctx, name)
+}
+
 // Tokenize calls f within a span.
 func (t *Tracer) Tokenize(ctx context.Context, f func(context.Context) ([]uint32, error)) ([]uint32, error) {
-	ctx, span := t.tracer.Start(ctx, "kvatlas.tokenize")
+	ctx, span := t.start(ctx, "kvatlas.tokenize")
 	defer span.End()
 	tokens, err := f(ctx)
 	if span.IsRecording() {
@@ -54,10 +63,10 @@ func (t *Tracer) Tokenize(ctx context.Context, f func(context.Context) ([]uint32
 
 // Match is [kvatlas.Atlas.Match] within a span.
 func (t *Tracer) Match(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Request, m *kvatlas.Match) error {
-	_, span := t.tracer.Start(ctx, "kvatlas.match")
+	_, span := t.start(ctx, "kvatlas.match")
 	defer span.End()
 	err := a.Match(req, m)
-	if span.IsRecording() {
+	if span.IsRecording() && req != nil && m != nil {
 		span.SetAttributes(attribute.Int("kvatlas.prompt.tokens", req.Prompt.Len()))
 		span.SetAttributes(t.match(m)...)
 	}
@@ -67,7 +76,7 @@ func (t *Tracer) Match(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Reque
 // Decide is [scoring.Policy.Decide] within a span. A recorded one asks for an
 // explanation.
 func (t *Tracer) Decide(ctx context.Context, p *scoring.Policy, req *scoring.Request, candidates []scoring.Candidate, d *scoring.Decision) error {
-	_, span := t.tracer.Start(ctx, "kvatlas.score")
+	_, span := t.start(ctx, "kvatlas.score")
 	defer span.End()
 	if !span.IsRecording() {
 		return p.Decide(req, candidates, d)
@@ -84,10 +93,10 @@ func (t *Tracer) Decide(ctx context.Context, p *scoring.Policy, req *scoring.Req
 // Route is [kvatlas.Atlas.Route] within a span, and its two halves within spans of
 // their own. A recorded one asks for an explanation.
 func (t *Tracer) Route(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Request, c *kvatlas.Choice) error {
-	ctx, span := t.tracer.Start(ctx, "kvatlas.route")
+	ctx, span := t.start(ctx, "kvatlas.route")
 	defer span.End()
-	if !span.IsRecording() {
-		return a.Route(req, c)
+	if !span.IsRecording() || req == nil || c == nil {
+		return failed(span, a.Route(req, c))
 	}
 	c.Worker, c.Decision.Chosen = "", nil
 	err := t.Match(ctx, a, req, &c.Match)
@@ -106,7 +115,7 @@ func (t *Tracer) Route(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Reque
 
 // choose is the half of Route that scores.
 func (t *Tracer) choose(ctx context.Context, a *kvatlas.Atlas, req *kvatlas.Request, c *kvatlas.Choice) error {
-	_, span := t.tracer.Start(ctx, "kvatlas.score")
+	_, span := t.start(ctx, "kvatlas.score")
 	defer span.End()
 	r := *req
 	r.Explain = r.Explain || span.IsRecording()

@@ -183,6 +183,42 @@ func TestTokenize(t *testing.T) {
 
 // TestNotRecorded: without an SDK, and where spans are not sampled, nothing is
 // explained.
+// TestNotMade: a tracer that is none makes no span, and calls all the same.
+func TestNotMade(t *testing.T) {
+	a, req := fleet(t, 2)
+	policy, err := scoring.New(scoring.PrefixLoad())
+	require.NoError(t, err)
+	for _, spans := range []*kvotel.Tracer{nil, new(kvotel.Tracer)} {
+		tokens, err := spans.Tokenize(t.Context(), func(context.Context) ([]uint32, error) { return []uint32{1}, nil })
+		require.NoError(t, err)
+		require.Equal(t, []uint32{1}, tokens)
+		var m kvatlas.Match
+		require.NoError(t, spans.Match(t.Context(), a, req, &m))
+		require.Len(t, m.Workers, 2)
+		var c kvatlas.Choice
+		require.NoError(t, spans.Route(t.Context(), a, req, &c))
+		require.Equal(t, "b", c.Worker)
+		var d scoring.Decision
+		require.NoError(t, spans.Decide(t.Context(), policy, &scoring.Request{}, []scoring.Candidate{{Name: "a"}}, &d))
+		require.Equal(t, "a", d.Chosen.Name)
+	}
+}
+
+// TestNil: what the Atlas refuses is refused within a span too, which tells of it.
+func TestNil(t *testing.T) {
+	a, req := fleet(t, 2)
+	spans, e := recorder(t, 0)
+	require.ErrorIs(t, spans.Match(t.Context(), a, nil, new(kvatlas.Match)), kvatlas.ErrNil)
+	_, span := attributes(t, e, "kvatlas.match")
+	require.Equal(t, codes.Error, span.Status.Code)
+	e.Reset()
+	require.ErrorIs(t, spans.Match(t.Context(), a, req, nil), kvatlas.ErrNil)
+	require.ErrorIs(t, spans.Route(t.Context(), a, nil, new(kvatlas.Choice)), kvatlas.ErrNil)
+	_, span = attributes(t, e, "kvatlas.route")
+	require.Equal(t, codes.Error, span.Status.Code)
+	require.ErrorIs(t, spans.Route(t.Context(), a, req, nil), kvatlas.ErrNil)
+}
+
 func TestNotRecorded(t *testing.T) {
 	p := trace.NewTracerProvider(trace.WithSampler(trace.NeverSample()))
 	a, req := fleet(t, 2)
