@@ -12,10 +12,12 @@ type evictor struct {
 	next uint32 // page
 }
 
-// evictAhead is how many pages are kept free at the limit, and how many are
-// looked at for each that is needed.
+// Some pages are kept free at the limit, for what is stored while a reader that is in a
+// look-up, perhaps without a processor, holds up the reuse of others: one in
+// evictShare, and evictAhead at least. evictLook is how many are looked at at most.
 const (
 	evictAhead = 32
+	evictShare = 128
 	evictLook  = 4096
 )
 
@@ -25,11 +27,11 @@ func (x *Index) makeRoom(keys int) {
 	if a.count < a.limit || a.count == 0 {
 		return
 	}
-	need := evictAhead + ceilDiv(keys, pageKeys)
+	need := max(evictAhead, a.limit*slabPages/evictShare) + ceilDiv(keys, pageKeys)
 	if a.spare < need {
 		x.reclaim()
 	}
-	waiting := (len(x.retired.queue) - x.retired.head) / pageLines // on their way to be free
+	waiting := x.retired.lines / pageLines // on their way to be free
 	if a.spare+waiting >= need {
 		return
 	}

@@ -119,3 +119,45 @@ func TestCheckBlockSize(t *testing.T) {
 		require.NoError(t, p.CheckBlockSize(Holder{Group: 7}, size))
 	}
 }
+
+// TestByteLimitBesideAReader: while a reader that is inside holds up reuse, what the
+// pages kept free can take is not lost; what they cannot is counted, and what is
+// stored afterwards is held.
+func TestByteLimitBesideAReader(t *testing.T) {
+	x, err := New(Options{MaxBytes: 20 << 20})
+	require.NoError(t, err)
+	w, err := x.AddWorker("w", nil)
+	require.NoError(t, err)
+	h, seed := Holder{Worker: w}, uint64(0)
+	store := func(keys int) {
+		for range keys / 256 {
+			seed++
+			require.NoError(t, x.Store(h, randomKeys(seed, 256)))
+		}
+	}
+	for x.Stats().Evicted == 0 {
+		store(1 << 16)
+	}
+	store(1 << 18)
+	require.Zero(t, x.Stats().Lost)
+	free := x.arena.limit * slabPages / evictShare * pageKeys
+	require.Greater(t, free, 2*evictAhead*pageKeys)
+	inside := &blockingSource{keys: randomKeys(seed, 256)[:2], act: func(at int) {
+		if at == 0 {
+			store(free * 3 / 4)
+			require.Zero(t, x.Stats().Lost)
+			store(4 * free)
+			require.Positive(t, x.Stats().Lost)
+		}
+	}}
+	var r Result
+	require.NoError(t, x.Match(&Query{Source: inside}, &r))
+	lost := x.Stats().Lost
+	store(4 * free)
+	require.Equal(t, lost, x.Stats().Lost)
+	require.NoError(t, x.Match(&Query{Keys: randomKeys(seed, 256)}, &r))
+	require.Equal(t, 256, r.Workers[0].Combined)
+	if !raceEnabled {
+		checkTable(t, x)
+	}
+}

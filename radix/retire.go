@@ -18,11 +18,15 @@ type retiree struct {
 type retired struct {
 	queue []retiree // a ring would save nothing: it is emptied often
 	head  int
+	lines int    // of the entries that wait
 	epoch uint64 // of the newest entry
 }
 
 func (r *retired) push(kind retiredKind, id uint32, epoch uint64) {
 	r.queue = append(r.queue, retiree{epoch, id, kind})
+	if kind == retiredLine {
+		r.lines++
+	}
 	r.epoch = epoch
 }
 
@@ -47,6 +51,7 @@ func (x *Index) reclaim() {
 	for ; r.head < len(r.queue) && r.queue[r.head].epoch < oldest; r.head++ {
 		switch e := r.queue[r.head]; e.kind {
 		case retiredLine:
+			r.lines--
 			x.arena.freeLine(e.id)
 		case retiredRecord:
 			x.recs.release(e.id)
