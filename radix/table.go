@@ -29,7 +29,7 @@ const (
 	tagBits     = 8
 	lineBits    = 32 - tagBits
 	lineMask    = 1<<lineBits - 1
-	splitAt     = buckets * bucketSlots * 4 / 5
+	splitAt     = buckets * bucketSlots * 17 / 20
 	splitNow    = 1 << 30
 	maxDepth    = 20
 	mixer       = 0x9e3779b97f4a7c15
