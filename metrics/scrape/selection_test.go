@@ -70,7 +70,7 @@ func TestPrometheusClient(t *testing.T) {
 					at = i
 				}
 			}
-			s := newScraper(t, Options{Period: 20 * time.Millisecond, Timeout: 10 * time.Second, Stale: time.Minute, Updated: func(_ string, p *Page, err error) {
+			s := newScraper(t, Options{Period: 20 * time.Millisecond, Timeout: patience, Stale: patience, Updated: func(_ string, p *Page, err error) {
 				if err != nil {
 					t.Error(err)
 					return
@@ -135,7 +135,7 @@ func TestSelection(t *testing.T) {
 	e := newEngine(t, nil)
 	u, err := url.Parse(e.URL + "/metrics?token=x")
 	require.NoError(t, err)
-	o := Options{Timeout: 10 * time.Second}
+	o := Options{Timeout: patience}
 	var s *selection
 	restart := func() {
 		f := newFetcher(&o, http.DefaultClient, u)
@@ -278,7 +278,7 @@ func TestAnswers(t *testing.T) {
 			}()
 			u, err := url.Parse("http://" + l.Addr().String() + "/metrics")
 			require.NoError(t, err)
-			f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+			f := newFetcher(&Options{Timeout: patience}, nil, u)
 			defer f.close()
 			r, err := f.request(u.String())
 			require.NoError(t, err)
@@ -317,7 +317,7 @@ func TestLateAnswer(t *testing.T) {
 	l := listen(t)
 	u, err := url.Parse("http://" + l.Addr().String() + "/metrics")
 	require.NoError(t, err)
-	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	f := newFetcher(&Options{Timeout: patience}, nil, u)
 	defer f.close()
 	require.NoError(t, f.conn.dial(t.Context(), time.Now().Add(20*time.Second)))
 	conn, err := l.Accept()
@@ -359,7 +359,7 @@ func TestOldAnswer(t *testing.T) {
 	e := newEngine(t, text(more))
 	u, err := url.Parse(e.URL)
 	require.NoError(t, err)
-	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	f := newFetcher(&Options{Timeout: patience}, nil, u)
 	defer f.close()
 	r, err := f.request(e.URL)
 	require.NoError(t, err)
@@ -416,7 +416,7 @@ func TestUnasked(t *testing.T) {
 	page := "http://" + l.Addr().String()
 	u, err := url.Parse(page)
 	require.NoError(t, err)
-	f := newFetcher(&Options{Timeout: 20 * time.Second}, nil, u)
+	f := newFetcher(&Options{Timeout: patience}, nil, u)
 	defer f.close()
 	r, err := f.request(page)
 	require.NoError(t, err)
@@ -457,7 +457,7 @@ func TestSwitched(t *testing.T) {
 func TestLongPage(t *testing.T) {
 	for _, size := range []int{1 << 20, 2 * maxInbox} {
 		e := newEngine(t, text(strings.Repeat(filler, size/len(filler))+more))
-		s := newScraper(t, Options{Period: 100 * time.Millisecond, Timeout: 20 * time.Second, Stale: time.Minute})
+		s := newScraper(t, Options{Period: 100 * time.Millisecond, Timeout: patience, Stale: patience})
 		require.NoError(t, s.Add("a", e.URL))
 		eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 2 })
 		st, _ := s.Status("a")
@@ -475,7 +475,7 @@ func TestRedirect(t *testing.T) {
 		}
 		fmt.Fprint(w, more)
 	})
-	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: 5 * time.Second})
+	s := newScraper(t, Options{Period: 5 * time.Millisecond, Timeout: patience, Stale: patience})
 	require.NoError(t, s.Add("a", e.URL+"/metrics"))
 	eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 3 && s.Load("a", 0).Running == scoring.Known(3) })
 	st, _ := s.Status("a")
@@ -499,7 +499,7 @@ func TestOwnClient(t *testing.T) {
 		used.Add(1)
 		return http.DefaultTransport.RoundTrip(r)
 	})}
-	s := newScraper(t, Options{Client: client, Period: 5 * time.Millisecond, Timeout: 5 * time.Second})
+	s := newScraper(t, Options{Client: client, Period: 5 * time.Millisecond, Timeout: patience, Stale: patience})
 	require.NoError(t, s.Add("a", e.URL))
 	eventually(t, func() bool { st, _ := s.Status("a"); return st.Pages > 3 })
 	require.GreaterOrEqual(t, used.Load(), int64(3))
