@@ -118,13 +118,16 @@ func (p *Policy) Name() string { return p.name }
 // d, whose former contents are lost. It does not change the request or the
 // candidates.
 //
-// Errors: [ErrNoCandidates]; [*FilteredError] when no candidate is left;
+// Errors: [ErrNil]; [ErrNoCandidates]; [*FilteredError] when no candidate is left;
 // [*ScorerError] when a scorer failed or gave a value that is not finite;
 // [ErrPick] for a broken picker. After an error d.Chosen is nil.
 //
 // The cost is linear in candidates times parts. It does not allocate once d was
 // used with as many candidates, unless the request asks for an explanation.
 func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error {
+	if p == nil || p.picker == nil || req == nil || d == nil {
+		return ErrNil
+	}
 	d.reset()
 	if len(candidates) == 0 {
 		return ErrNoCandidates

@@ -273,3 +273,20 @@ func TestNoNegativeZero(t *testing.T) {
 	require.NoError(t, p.Decide(&Request{Explain: true}, cs, &d))
 	require.Equal(t, "a: 0 = least-requests(0)", d.String())
 }
+
+func TestDecideOfNothing(t *testing.T) {
+	p, err := Preset("least-loaded", nil)
+	require.NoError(t, err)
+	s, err := NewShadow(p, p, nil)
+	require.NoError(t, err)
+	var nobody *Policy
+	for _, decide := range []func(*Request, []Candidate, *Decision) error{p.Decide, s.Decide} {
+		require.ErrorIs(t, decide(nil, []Candidate{{ID: 1}}, &Decision{}), ErrNil)
+		require.ErrorIs(t, decide(&Request{}, []Candidate{{ID: 1}}, nil), ErrNil)
+	}
+	for _, decide := range []func(*Request, []Candidate, *Decision) error{
+		nobody.Decide, new(Policy).Decide, (*Shadow)(nil).Decide, new(Shadow).Decide,
+	} {
+		require.ErrorIs(t, decide(&Request{}, []Candidate{{ID: 1}}, &Decision{}), ErrNil)
+	}
+}

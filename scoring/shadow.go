@@ -53,6 +53,9 @@ func NewShadow(active, shadow *Policy, report func(ShadowReport)) (*Shadow, erro
 // Decide is [Policy.Decide] of the active policy. What becomes of the shadow has
 // no influence on it.
 func (s *Shadow) Decide(req *Request, candidates []Candidate, d *Decision) error {
+	if s == nil {
+		return ErrNil
+	}
 	if err := s.active.Decide(req, candidates, d); err != nil {
 		return err
 	}
