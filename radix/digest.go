@@ -33,9 +33,9 @@ func digestGo(keys, seed *[pageKeys]uint64) (sum uint64) {
 	return sum
 }
 
-// seal gives a page its digest, before a holder holds all of it.
-func (x *Index) seal(pg *page, pos uint32) {
-	if hasDigest && pg.digest.Load() == 0 {
+// seal gives a page its digest if a holder is about to hold all of it.
+func (x *Index) seal(pg *page, pos uint32, mask uint64) {
+	if mask == ^uint64(0) && hasDigest && pg.digest.Load() == 0 {
 		pg.digest.Store(digest(x.arena.pageOf(pos), &x.seed))
 	}
 }

@@ -52,17 +52,13 @@ func (x *Index) hold(k *worker, h *holder, pos uint32, mask uint64) {
 	case refKind(ref) == refOne && refValue(ref) == h.hid:
 		own = pg.mask.Load()
 		if own|mask != own {
-			if own|mask == ^uint64(0) {
-				x.seal(pg, pos)
-			}
+			x.seal(pg, pos, own|mask)
 			pg.mask.Store(own | mask)
 			x.live += bits.OnesCount64(mask &^ own)
 		}
 	case refKind(ref) == refEmpty || refKind(ref) == refMoved:
 		x.live += bits.OnesCount64(mask)
-		if mask == ^uint64(0) {
-			x.seal(pg, pos)
-		}
+		x.seal(pg, pos, mask)
 		pg.mask.Store(mask)
 		pg.become(refOne, h.hid)
 	default:
@@ -72,9 +68,7 @@ func (x *Index) hold(k *worker, h *holder, pos uint32, mask uint64) {
 		own, all = masks(entries, h.hid)
 		x.live += bits.OnesCount64(mask &^ all)
 		if own|mask != own {
-			if own|mask == ^uint64(0) {
-				x.seal(pg, pos)
-			}
+			x.seal(pg, pos, own|mask)
 			entries = withMask(entries, h.hid, own|mask)
 			x.recs.scratch = entries
 			x.setEntries(pg, old, entries)
@@ -177,7 +171,7 @@ func (x *Index) bury(pos uint32, touched, left uint64) {
 	if dead == 0 {
 		return
 	}
-	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
+	keys := x.arena.pageOf(pos)
 	d, n := x.table.dir.Load(), 0
 	for b := dead; b != 0; b &= b - 1 {
 		h := x.table.hash(keys[bits.TrailingZeros64(b)])

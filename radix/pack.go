@@ -58,7 +58,7 @@ func (x *Index) packStep(n int) {
 
 // movePage moves a page's held keys. It fails when there is no free page.
 func (x *Index) movePage(pos uint32, held uint64) bool {
-	keys := x.arena.slab(pos).keys[pos%slabKeys:][:pageKeys]
+	keys := x.arena.pageOf(pos)
 	for rest := held; rest != 0; rest &= rest - 1 {
 		h := x.table.hash(keys[bits.TrailingZeros64(rest)])
 		if m := x.table.part(h).meta; m.depth == maxDepth && m.live >= splitAt {
@@ -75,7 +75,7 @@ func (x *Index) movePage(pos uint32, held uint64) bool {
 	p.masks = to
 	base := p.cur &^ (pageKeys - 1)
 	x.arena.page(base).unseal()
-	place := x.arena.slab(base).keys[base%slabKeys:][:pageKeys]
+	place := x.arena.pageOf(base)
 	first := p.cur
 	for rest := held; rest != 0; rest &= rest - 1 {
 		i := bits.TrailingZeros64(rest)
@@ -149,7 +149,7 @@ func (x *Index) packRoom(n int) bool {
 	}
 	p.cur, p.end = page*pageKeys, (page+1)*pageKeys
 	a.take(p.cur, pageLines)
-	clear(a.slab(p.cur).keys[p.cur%slabKeys:][:pageKeys])
+	clear(a.pageOf(p.cur)[:])
 	return true
 }
 
