@@ -15,8 +15,9 @@ const (
 	// candidate at all.
 	ErrNoCandidates constError = "scoring: no candidates given; at least one worker is needed"
 	// ErrNil is returned by [Policy.Decide] and [Shadow.Decide] where the policy was not
-	// made by a constructor, or the request or the decision is nil.
-	ErrNil constError = "scoring: the policy was not made by New, or the request or decision is nil; all three are needed"
+	// made by a constructor, or the request or the decision is nil, and by [Peers.Heard]
+	// for no note.
+	ErrNil constError = "scoring: the policy was not made by New, or the request, decision or note is nil; all are needed"
 	// ErrAllFiltered is what a [*FilteredError] unwraps to: there were
 	// candidates, and none of them may serve the request.
 	ErrAllFiltered constError = "scoring: every candidate was filtered out"

@@ -187,8 +187,14 @@ func (p *Peers) from(replica uint64) {
 // Heard counts a note in. The worker is the one by this router's number. The error
 // is [ErrUnknownWorker] or [ErrTooMany] as of [InFlight.Begin], wraps [ErrPeerEvent] for
 // an event that is not known, as of a newer release, which changes nothing, and is nil
-// for notes about requests that are not known.
+// for notes about requests that are not known, and for one's own, which count nothing.
 func (p *Peers) Heard(n *PeerNote) error {
+	if n == nil {
+		return ErrNil
+	}
+	if n.Replica != 0 && n.Replica == p.o.Replica {
+		return nil
+	}
 	if n.Event > PeerFailed {
 		return fmt.Errorf("%w: %d, want 0 (PeerSent) to %d (PeerFailed)", ErrPeerEvent, n.Event, PeerFailed)
 	}

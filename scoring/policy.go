@@ -125,10 +125,13 @@ func (p *Policy) Name() string { return p.name }
 // The cost is linear in candidates times parts. It does not allocate once d was
 // used with as many candidates, unless the request asks for an explanation.
 func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error {
-	if p == nil || p.picker == nil || req == nil || d == nil {
+	if d == nil {
 		return ErrNil
 	}
 	d.reset()
+	if p == nil || p.picker == nil || req == nil {
+		return ErrNil
+	}
 	if len(candidates) == 0 {
 		return ErrNoCandidates
 	}

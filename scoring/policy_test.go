@@ -280,6 +280,12 @@ func TestDecideOfNothing(t *testing.T) {
 	s, err := NewShadow(p, p, nil)
 	require.NoError(t, err)
 	var nobody *Policy
+	d := Decision{Chosen: &Candidate{ID: 1}}
+	require.ErrorIs(t, p.Decide(nil, []Candidate{{ID: 1}}, &d), ErrNil)
+	require.Nil(t, d.Chosen)
+	d.Chosen = &Candidate{ID: 1}
+	require.ErrorIs(t, (*Shadow)(nil).Decide(&Request{}, []Candidate{{ID: 1}}, &d), ErrNil)
+	require.Nil(t, d.Chosen)
 	for _, decide := range []func(*Request, []Candidate, *Decision) error{p.Decide, s.Decide} {
 		require.ErrorIs(t, decide(nil, []Candidate{{ID: 1}}, &Decision{}), ErrNil)
 		require.ErrorIs(t, decide(&Request{}, []Candidate{{ID: 1}}, nil), ErrNil)

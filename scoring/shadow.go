@@ -54,7 +54,7 @@ func NewShadow(active, shadow *Policy, report func(ShadowReport)) (*Shadow, erro
 // no influence on it.
 func (s *Shadow) Decide(req *Request, candidates []Candidate, d *Decision) error {
 	if s == nil {
-		return ErrNil
+		return (*Policy)(nil).Decide(req, candidates, d)
 	}
 	if err := s.active.Decide(req, candidates, d); err != nil {
 		return err

@@ -257,6 +257,8 @@ func TestPeersReplicasAreBounded(t *testing.T) {
 	for id := range uint64(1000) {
 		require.NoError(t, p.Heard(&PeerNote{Request: id, Replica: id + 2, Observation: Observation{Worker: 1, PromptTokens: 9}}))
 	}
+	require.NoError(t, p.Heard(&PeerNote{Request: 5000, Replica: 1, Observation: Observation{Worker: 1, PromptTokens: 9}}), "one's own, from a bus")
+	require.ErrorIs(t, p.Heard(nil), ErrNil)
 	require.Len(t, p.replicas, mostReplicas)
 	require.Equal(t, Known(1000), load(t, loads, 1).Requests)
 }
