@@ -198,6 +198,11 @@ func TestRefusedDescriptions(t *testing.T) {
 	for _, v := range []float64{math.Inf(1), math.NaN(), -5} {
 		require.ErrorIs(t, a.SetLoad("a", scoring.Load{Waiting: scoring.Known(v)}), kvatlas.ErrOptions)
 	}
+	err = a.SetLoad("a", scoring.Load{KVUsage: scoring.Known(37)})
+	require.ErrorIs(t, err, kvatlas.ErrOptions)
+	require.ErrorIs(t, err, scoring.ErrFigure)
+	require.EqualError(t, err, `kvatlas: invalid options: scoring: KVUsage of worker "a" is 37; 0 to 1 is needed`)
+	require.NoError(t, a.SetLoad("a", scoring.Load{KVUsage: scoring.Known(1), Queued: scoring.Known(-1)}), "of which Queued is not read")
 }
 
 // TestAdapterWithoutPath: from 0.31 on a prompt with an adapter hashes to something

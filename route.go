@@ -1,8 +1,8 @@
 package kvatlas
 
 import (
+	"errors"
 	"fmt"
-	"math"
 
 	"github.com/kvatlas/kvatlas/scoring"
 )
@@ -151,16 +151,17 @@ func (w *worker) candidate(m *WorkerMatch, unit int) scoring.Candidate {
 // way from here ([Atlas.Begin]); what nobody measured stays unknown. Only Running,
 // Waiting, KVUsage and RTT are read: the rest of a Load is this router's own account.
 //
-// A value that is negative or not finite is an error that wraps [ErrOptions].
+// A value that cannot be (see [scoring.Candidate.Validate]) is an error that wraps
+// [ErrOptions] and [scoring.FigureError], and changes nothing.
 func (a *Atlas) SetLoad(name string, l scoring.Load) error {
 	w, err := a.find(name)
 	if err != nil {
 		return err
 	}
-	for _, g := range []scoring.Gauge{l.Running, l.Waiting, l.KVUsage, l.RTT} {
-		if g.Known && !(g.Value >= 0 && g.Value <= math.MaxFloat64) {
-			return fmt.Errorf("%w: load of worker %q has %v, want 0 or more", ErrOptions, name, g.Value)
-		}
+	err = a.flights.Scraped(w.serial, l)
+	if e, ok := errors.AsType[*scoring.FigureError](err); ok {
+		e.Worker = name
+		return fmt.Errorf("%w: %w", ErrOptions, e)
 	}
-	return a.flights.Scraped(w.serial, l)
+	return err
 }

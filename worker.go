@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -80,7 +79,7 @@ type Worker struct {
 	// subscriber and one worker a rank.
 	Replica string
 	// Rank is the data-parallel rank; it, Labels and Capability are handed on to
-	// the policy.
+	// the policy, see [scoring.Candidate].
 	Rank       int32
 	Labels     []scoring.Label
 	Capability float64
@@ -191,8 +190,8 @@ func (a *Atlas) AddWorker(w Worker) error {
 	case w.Cache.Release != "" && w.Cache.Release != w.Release:
 		return fmt.Errorf("%w: worker %q is of release %q, its cache of %q: give the release once", ErrOptions, w.Name, w.Release, w.Cache.Release)
 	}
-	if !(w.Capability >= 0 && w.Capability <= math.MaxFloat64) {
-		return fmt.Errorf("%w: worker %q has capability %v, want 0 or more", ErrOptions, w.Name, w.Capability)
+	if err := (&scoring.Candidate{Name: w.Name, Capability: w.Capability}).Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	w.Labels, w.Cache.Groups = slices.Clone(w.Labels), slices.Clone(w.Cache.Groups)
 	if w.Engine != "" || !w.Auto {

@@ -56,7 +56,8 @@ func (g Gauge) Or(unknown float64) float64 {
 
 // Load is what is known about how busy a worker is. The zero value knows
 // nothing. The first three are the engine's own metrics, the rest is what the
-// router knows by itself.
+// router knows by itself. A known gauge is at least 0; one that cannot be is said
+// and counts as unknown, see [Candidate.Validate].
 type Load struct {
 	// Running and Waiting are requests in the engine's batch and queue
 	// (vllm:num_requests_running, vllm:num_requests_waiting).
@@ -140,8 +141,11 @@ type Candidate struct {
 	// Labels are searched linearly; keep them few.
 	Labels []Label
 	// Capability multiplies what the worker is worth in policies that say
-	// so, and divides its predicted time in the default; 0 means 1.
+	// so, and divides its predicted time in the default; 0 means 1. To take a
+	// worker out of use leave it out, or filter it.
 	Capability float64
+
+	of *Candidate // what this is a mended copy of, see Decision.mend
 }
 
 // Label returns the value of a label, or "" and false.

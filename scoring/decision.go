@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -20,6 +21,10 @@ type Decision struct {
 	// Candidates are those that passed the filters, and Totals their totals.
 	Candidates []*Candidate
 	Totals     []float64
+	// Faults are the figures of candidates that cannot be, in the order of the
+	// candidates; the decision was made as if they had not been given. Empty where
+	// all is well: log them, something measures or is configured wrongly.
+	Faults []FigureError
 
 	// Policy, Terms, Dropped and Reason are set only when an explanation was
 	// asked for. Reason is a few words of a policy that works in stages; may
@@ -29,10 +34,12 @@ type Decision struct {
 	Dropped []Drop
 	Reason  string
 
-	values []float64  // of the scorer at work
-	subset []WorkerID // sorted copy of a large subset
-	view   []*Candidate
-	ranked []int32
+	values  []float64  // of the scorer at work
+	subset  []WorkerID // sorted copy of a large subset
+	view    []*Candidate
+	mended  []Candidate // copies without the figures in Faults
+	dropped []int       // by each filter that ran
+	ranked  []int32
 }
 
 // Term is one scorer's part in a decision.
@@ -58,6 +65,33 @@ func (d *Decision) reset() {
 	d.Chosen, d.Total, d.Policy, d.Reason = nil, 0, "", ""
 	d.Fallbacks, d.Candidates, d.Totals = d.Fallbacks[:0], nil, d.Totals[:0]
 	d.Terms, d.Dropped = nil, nil
+	d.Faults, d.mended, d.view, d.dropped = d.Faults[:0], d.mended[:0], d.view[:0], d.dropped[:0]
+}
+
+// mend returns a copy of a candidate without the figures that cannot be, which it
+// notes; the candidate itself if there are none after all.
+func (d *Decision) mend(c *Candidate) *Candidate {
+	n := len(d.Faults)
+	d.mended = append(d.mended, *c) // earlier copies stay where they are pointed to
+	m := &d.mended[len(d.mended)-1]
+	if d.Faults = m.mend(d.Faults); len(d.Faults) == n {
+		return c
+	}
+	m.of = c
+	return m
+}
+
+// original puts the caller's candidates in the place of mended copies.
+func (d *Decision) original() {
+	if len(d.Faults) == 0 {
+		return
+	}
+	for i, c := range d.Candidates {
+		d.Candidates[i] = cmp.Or(c.of, c)
+	}
+	for i := range d.Dropped {
+		d.Dropped[i].Candidate = cmp.Or(d.Dropped[i].Candidate.of, d.Dropped[i].Candidate)
+	}
 }
 
 // String returns the choice and its terms in one line, for logs and tables.
@@ -91,6 +125,9 @@ func (d *Decision) String() string {
 	if d.Reason != "" {
 		b = append(b, "; "...)
 		b = append(b, d.Reason...)
+	}
+	if len(d.Faults) > 0 {
+		b = fmt.Appendf(b, "; %d faults, first %v", len(d.Faults), &d.Faults[0])
 	}
 	return string(b)
 }

@@ -8,7 +8,8 @@
 //
 // The package knows nothing of hashes, sockets or metrics: the caller fills a
 // [Candidate] for each worker from its index and its load signals. A load that
-// nobody measured is unknown, never zero: see [Gauge].
+// nobody measured is unknown, never zero: see [Gauge]. One that cannot be, as of a
+// page that was read wrong, is unknown too, and said: see [Decision].Faults.
 //
 // # Which policy
 //

@@ -3,6 +3,7 @@ package scoring
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -26,6 +27,8 @@ const (
 	// ErrNotFinite is what a [*ScorerError] unwraps to when a scorer or cost
 	// produced NaN or an infinity, or left a candidate without a value.
 	ErrNotFinite constError = "scoring: value is not a finite number"
+	// ErrFigure is what a [*FigureError] unwraps to.
+	ErrFigure constError = "scoring: a figure of a worker that cannot be"
 	// ErrPeerEvent is wrapped by the error of [Peers.Heard] for an event that it does
 	// not know.
 	ErrPeerEvent constError = "scoring: unknown event in a note of a peer"
@@ -67,9 +70,10 @@ type ScorerError struct {
 	// Scorer is the name of the scorer or cost; "total" where only the
 	// weighted sum left the range of float64.
 	Scorer string
-	// Worker is the name of the first candidate with a bad value; empty when
-	// the scorer returned an error of its own.
+	// Worker and ID are the name and number of the first candidate with a bad
+	// value; zero when the scorer returned an error of its own.
 	Worker string
+	ID     WorkerID
 	// Value is that candidate's value.
 	Value float64
 	// Err is the reason.
@@ -77,11 +81,23 @@ type ScorerError struct {
 }
 
 func (e *ScorerError) Error() string {
-	if e.Worker == "" {
+	if e.Err != ErrNotFinite {
 		return fmt.Sprintf("scoring: scorer %q: %v", e.Scorer, e.Err)
 	}
-	return fmt.Sprintf("scoring: scorer %q gave %v for worker %q; a finite number is needed",
-		e.Scorer, e.Value, e.Worker)
+	return fmt.Sprintf("scoring: scorer %q gave %v for worker %s; a finite number is needed",
+		e.Scorer, e.Value, who(e.Worker, e.ID))
+}
+
+func notFinite(scorer string, c *Candidate, v float64) error {
+	return &ScorerError{Scorer: scorer, Worker: c.Name, ID: c.ID, Value: v, Err: ErrNotFinite}
+}
+
+// who names a worker: by its name, of which a long one is cut, or by its number.
+func who(name string, id WorkerID) string {
+	if name == "" {
+		return strconv.FormatUint(uint64(id), 10)
+	}
+	return fmt.Sprintf("%.64q", name)
 }
 
 // Unwrap returns the reason.

@@ -360,8 +360,15 @@ func (a *InFlight) unlink(i int32) {
 
 // Scraped stores the engine's own metrics of a worker, which count from now on:
 // Running, Waiting, KVUsage and RTT of the load are used, the rest is ignored.
-// What could not be read must be left unknown.
+// What could not be read must be left unknown. One of the four that cannot be (see
+// [Candidate.Validate]) is a [*FigureError], for a worker that is not known the error is
+// [ErrUnknownWorker]; both change nothing, so what was scraped before counts until it
+// is too old.
 func (a *InFlight) Scraped(w WorkerID, l Load) error {
+	c := Candidate{ID: w, Load: Load{Running: l.Running, Waiting: l.Waiting, KVUsage: l.KVUsage, RTT: l.RTT}}
+	if err := c.Validate(); err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tick()
@@ -369,7 +376,7 @@ func (a *InFlight) Scraped(w WorkerID, l Load) error {
 	if acc == nil {
 		return ErrUnknownWorker
 	}
-	acc.scraped, acc.scrapedAt = l, a.now
+	acc.scraped, acc.scrapedAt = c.Load, a.now
 	acc.begunThen, acc.endThen = acc.begun, acc.ended
 	return nil
 }

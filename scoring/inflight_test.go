@@ -142,6 +142,13 @@ func TestInFlightMergesScrapes(t *testing.T) {
 	a := h.inFlight(t, InFlightOptions{ScrapeTTL: 10 * time.Second})
 	a.Add(1)
 	require.ErrorIs(t, a.Scraped(7, Load{}), ErrUnknownWorker)
+	for _, v := range []float64{math.NaN(), math.Inf(1), -1} {
+		for _, l := range []Load{{Running: Known(v)}, {Waiting: Known(v)}, {KVUsage: Known(v)}, {RTT: Known(v)}} {
+			require.ErrorIs(t, a.Scraped(1, l), ErrFigure)
+		}
+	}
+	require.EqualError(t, a.Scraped(1, Load{KVUsage: Known(1.5), Running: Known(3)}), "scoring: KVUsage of worker 1 is 1.5; 0 to 1 is needed")
+	require.False(t, loadOf(t, a, 1).Running.Known, "nothing of it counts")
 	f, _ := a.Begin(1, Sent{PromptTokens: 10})
 	require.False(t, loadOf(t, a, 1).Waiting.Known, "never scraped is unknown, not 0")
 	require.NoError(t, a.Scraped(1, Load{Running: Known(1), Waiting: Known(2), KVUsage: Known(0.5)}))

@@ -367,34 +367,6 @@ func TestKVAtlasReplicasExplore(t *testing.T) {
 	}
 }
 
-// TestKVAtlasNotFinite: what an engine's page says that is no number is an error, also
-// where replicas draw.
-func TestKVAtlasNotFinite(t *testing.T) {
-	k, err := NewKVAtlas(KVAtlasOptions{})
-	require.NoError(t, err)
-	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		for at := range 3 {
-			cs := make([]Candidate, 3)
-			for i := range cs {
-				cs[i] = worker(i, 0, 0)
-				cs[i].Load = Load{Requests: Known(1), Peers: Known(1), Running: Known(1), Waiting: Known(1), RTT: Known(0)}
-			}
-			for _, g := range []*Gauge{&cs[at].Load.RTT, &cs[at].Load.Requests, &cs[at].Load.Waiting} {
-				was := *g
-				*g = Known(bad)
-				var d Decision
-				if err := k.Policy().Decide(&Request{Tokens: 100, BlockSize: 16, Novel: 5}, cs, &d); err != nil {
-					require.ErrorIs(t, err, ErrNotFinite)
-				}
-				*g = was
-			}
-			cs[at].Load.RTT = Known(math.NaN())
-			var d Decision
-			require.ErrorIs(t, k.Policy().Decide(&Request{Tokens: 100, BlockSize: 16, Novel: 5}, cs, &d), ErrNotFinite)
-		}
-	}
-}
-
 // TestKVAtlasCopiesHotPrefixes: what one or two workers hold is copied at full
 // price; from then on the price falls with the square of the holders.
 func TestKVAtlasCopiesHotPrefixes(t *testing.T) {

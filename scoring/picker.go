@@ -23,7 +23,9 @@ func (p Argmax) Validate() error {
 func (p Argmax) Pick(_ []*Candidate, totals []float64, random Random) int {
 	best := math.Inf(-1)
 	for _, t := range totals {
-		best = max(best, t)
+		if t > best {
+			best = t
+		}
 	}
 	floor := best - p.Tolerance
 	chosen, ties := 0, 0

@@ -118,6 +118,11 @@ func (p *Policy) Name() string { return p.name }
 // d, whose former contents are lost. It does not change the request or the
 // candidates.
 //
+// A figure of a candidate that cannot be (see [Candidate.Validate]) counts as not
+// given, for every part of the policy: a load as unknown, a capability as 1. So one
+// bad measurement stops nothing and attracts nothing, and it is not hidden either:
+// d.Faults has each of them.
+//
 // Errors: [ErrNil]; [ErrNoCandidates]; [*FilteredError] when no candidate is left;
 // [*ScorerError] when a scorer failed or gave a value that is not finite;
 // [ErrPick] for a broken picker. After an error d.Chosen is nil.
@@ -138,18 +143,10 @@ func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error
 	if req.Explain {
 		d.Policy = p.name
 	}
-	if err := p.filter(req, candidates, d); err != nil {
+	i, err := p.decide(req, candidates, d)
+	d.original()
+	if err != nil {
 		return err
-	}
-	n := len(d.Candidates)
-	d.Totals = slices.Grow(d.Totals, n)[:n]
-	d.values = slices.Grow(d.values[:0], n)[:n]
-	if err := p.total(req, d); err != nil {
-		return err
-	}
-	i := p.picker.Pick(d.Candidates, d.Totals, p.random)
-	if i < 0 || i >= n {
-		return ErrPick
 	}
 	d.Chosen, d.Total = d.Candidates[i], d.Totals[i]
 	if req.Fallbacks > 0 {
@@ -163,24 +160,45 @@ func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error
 	return nil
 }
 
+// decide returns the index of the choice in d.Candidates.
+func (p *Policy) decide(req *Request, candidates []Candidate, d *Decision) (int, error) {
+	if err := p.filter(req, candidates, d); err != nil {
+		return 0, err
+	}
+	n := len(d.Candidates)
+	d.Totals = slices.Grow(d.Totals, n)[:n]
+	d.values = slices.Grow(d.values[:0], n)[:n]
+	if err := p.total(req, d); err != nil {
+		return 0, err
+	}
+	i := p.picker.Pick(d.Candidates, d.Totals, p.random)
+	if i < 0 || i >= n {
+		return 0, ErrPick
+	}
+	return i, nil
+}
+
 // filter sets d.Candidates to those that may serve the request.
 func (p *Policy) filter(req *Request, candidates []Candidate, d *Decision) error {
-	d.view = d.view[:0]
-	if req.Subset == nil {
-		for i := range candidates {
-			d.view = append(d.view, &candidates[i])
-		}
-	} else {
+	if req.Subset != nil {
 		d.within(req.Subset)
-		for i := range candidates {
-			if d.in(candidates[i].ID) {
-				d.view = append(d.view, &candidates[i])
-			} else if req.Explain {
-				d.Dropped = append(d.Dropped, Drop{&candidates[i], "subset"})
-			}
-		}
 	}
-	kept := d.view
+	sound, view := sound(candidates), d.view
+	for i := range candidates {
+		c := &candidates[i]
+		if req.Subset != nil && !d.in(c.ID) {
+			if req.Explain {
+				d.Dropped = append(d.Dropped, Drop{c, "subset"})
+			}
+			continue
+		}
+		if !sound {
+			c = d.mend(c)
+		}
+		view = append(view, c)
+	}
+	d.view = view
+	kept := view
 	for _, f := range p.filters {
 		if len(kept) == 0 {
 			break
@@ -189,36 +207,25 @@ func (p *Policy) filter(req *Request, candidates []Candidate, d *Decision) error
 		if req.Explain {
 			before = slices.Clone(kept)
 		}
+		n := len(kept)
 		kept = f.Filter(req, kept)
+		d.dropped = append(d.dropped, n-len(kept))
 		for _, c := range before {
 			if !slices.Contains(kept, c) {
 				d.Dropped = append(d.Dropped, Drop{c, f.Name()})
 			}
 		}
 	}
-	d.Candidates = kept
-	if len(kept) == 0 {
-		return p.filtered(req, candidates, d)
+	if d.Candidates = kept; len(kept) > 0 {
+		return nil
 	}
-	return nil
-}
-
-// filtered runs the filters again, this time counting.
-func (p *Policy) filtered(req *Request, candidates []Candidate, d *Decision) error {
 	e := &FilteredError{Candidates: len(candidates)}
-	kept := make([]*Candidate, 0, len(candidates))
-	for i := range candidates {
-		if req.Subset == nil || slices.Contains(req.Subset, candidates[i].ID) {
-			kept = append(kept, &candidates[i])
-		}
-	}
 	if req.Subset != nil {
-		e.Dropped = append(e.Dropped, DropCount{"subset", len(candidates) - len(kept)})
+		e.Dropped = append(e.Dropped, DropCount{"subset", len(candidates) - len(d.view)})
 	}
-	for _, f := range p.filters {
-		before := len(kept)
-		if kept = f.Filter(req, kept); len(kept) < before {
-			e.Dropped = append(e.Dropped, DropCount{f.Name(), before - len(kept)})
+	for i, n := range d.dropped {
+		if n > 0 {
+			e.Dropped = append(e.Dropped, DropCount{p.filters[i].Name(), n})
 		}
 	}
 	return e
@@ -266,12 +273,13 @@ func finite(v float64) bool { return v-v == 0 }
 
 // add adds the weighted values to the totals.
 func (d *Decision) add(name string, weight float64) error {
+	totals := d.Totals[:len(d.values)]
 	for i, v := range d.values {
 		if !finite(v) {
-			return &ScorerError{Scorer: name, Worker: d.Candidates[i].Name, Value: v, Err: ErrNotFinite}
+			return notFinite(name, d.Candidates[i], v)
 		}
-		if d.Totals[i] += weight * v; !finite(d.Totals[i]) {
-			return &ScorerError{Scorer: "total", Worker: d.Candidates[i].Name, Value: d.Totals[i], Err: ErrNotFinite}
+		if totals[i] += weight * v; !finite(totals[i]) {
+			return notFinite("total", d.Candidates[i], totals[i])
 		}
 	}
 	return nil

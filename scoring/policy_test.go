@@ -136,11 +136,9 @@ func TestScorerErrorsNameTheScorer(t *testing.T) {
 	require.EqualError(t, err, `scoring: scorer "failing": boom`)
 	err = decide(NewScorer("huge", func(*Request, *Candidate) float64 { return math.MaxFloat64 }), 2)
 	require.ErrorContains(t, err, `scorer "total"`)
-
-	ws[0].Load.Requests = Known(math.NaN())
-	err = decide(Idle{Signal: Requests}, 1)
-	require.ErrorIs(t, err, ErrNotFinite)
-	require.ErrorContains(t, err, `"requests"`)
+	ws[1].Name = ""
+	err = decide(NewScorer("odd", func(_ *Request, c *Candidate) float64 { return 1 / (1 - float64(c.ID)) }), 1)
+	require.EqualError(t, err, `scoring: scorer "odd" gave +Inf for worker 1; a finite number is needed`)
 }
 
 type forgetful struct{}

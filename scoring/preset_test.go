@@ -507,7 +507,10 @@ func TestDualMap(t *testing.T) {
 	for _, n := range shares {
 		require.InDelta(t, 500, n, 100)
 	}
-	cs[4].Load.PrefillTokens = Known(-0.5)
+	for i := range cs {
+		cs[i].Load.PrefillTokens = Known(1)
+	}
+	cs[4].Load.PrefillTokens = Known(0.5)
 	got, _ := decide(t, p, &Request{}, cs)
 	require.Equal(t, set("w4"), got, "no prefix: the least loaded")
 	require.Equal(t, "first of two", reason(t, p, Request{Prefix: 1}, cs[:1]))

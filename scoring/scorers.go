@@ -40,19 +40,19 @@ func (s Prefix) Score(req *Request, candidates []*Candidate, dst []float64) erro
 		dst[i] = 0
 		if total > 0 {
 			matched := weighted(&c.Match.Blocks, &w)
-			length := min(1, matched*float64(req.BlockSize)/fullLength)
-			dst[i] = s.LengthWeight*length*length + (1-s.LengthWeight)*matched/total
+			dst[i] = (1 - s.LengthWeight) * matched / total
+			if s.LengthWeight > 0 {
+				length := min(1, matched*float64(req.BlockSize)/fullLength)
+				dst[i] += s.LengthWeight * length * length
+			}
 		}
 	}
 	return nil
 }
 
 func weighted(blocks *[NumMedia]int32, w *[NumMedia]float64) float64 {
-	sum := 0.0
-	for m, n := range blocks {
-		sum += w[m] * float64(n)
-	}
-	return sum
+	return w[GPU]*float64(blocks[GPU]) + w[CPU]*float64(blocks[CPU]) +
+		w[Storage]*float64(blocks[Storage]) + w[Remote]*float64(blocks[Remote])
 }
 
 func validMedia(name string, w [NumMedia]float64) error {
@@ -133,7 +133,12 @@ func fill(s Signal, candidates []*Candidate, dst []float64) (low, high float64) 
 		dst[i] = g.Value
 		if g.Known {
 			sum, known = sum+g.Value, known+1
-			low, high = min(low, g.Value), max(high, g.Value)
+			if g.Value < low {
+				low = g.Value
+			}
+			if g.Value > high {
+				high = g.Value
+			}
 		}
 	}
 	if known == len(candidates) {

@@ -20,7 +20,7 @@ func TestShadow(t *testing.T) {
 	require.Equal(t, "w0", d.Chosen.Name)
 	require.Equal(t, []string{"w0", "w1"}, []string{last.Chosen.Name, last.Shadow.Name})
 	require.Equal(t, 80, last.CachedTokens)
-	cs[1].Load.Requests = Known(-1)
+	cs[0].Load.Requests = Known(4)
 	require.NoError(t, s.Decide(&Request{Blocks: 10}, cs, &d))
 	require.Equal(t, ShadowStats{Decisions: 2, Agreed: 1, CachedTokens: 80}, s.Stats())
 	require.ErrorIs(t, s.Decide(&Request{}, nil, &d), ErrNoCandidates)
