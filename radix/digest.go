@@ -53,10 +53,20 @@ func (x *Index) sealed(pg *page, keys *[pageKeys]uint64) bool {
 	return sum != 0 && digest(keys, &x.seed) == sum
 }
 
-// same tells whether the keys of a page, which is held as a whole, are those.
-func (x *Index) same(pg *page, keys, of *[pageKeys]uint64) bool {
-	if sum := pg.digest.Load(); sum != 0 {
-		return digest(keys, &x.seed) == sum
+// same returns how many of pages, which are held as a whole, have the keys of a prompt; of
+// are those that lie there.
+func (x *Index) same(pages []page, keys, of []uint64) (n int) {
+	for n < len(pages) {
+		if hasDigest {
+			if n += digests(keys[n*pageKeys:], &x.seed, pages[n:]); n == len(pages) || pages[n].digest.Load() != 0 {
+				break
+			}
+		}
+		at := n * pageKeys
+		if *(*[pageKeys]uint64)(keys[at:]) != *(*[pageKeys]uint64)(of[at:]) {
+			break
+		}
+		n++
 	}
-	return *keys == *of
+	return n
 }

@@ -153,9 +153,9 @@ func (w *walk) remember(key uint64, pos uint32) {
 	w.recent[key%recallSlots] = key>>32<<32 | uint64(pos)
 }
 
-// equalRun returns how many leading keys of a and b are equal; b is as long as a.
+// equalRunGo returns how many leading keys of a and b are equal; b is as long as a.
 // Comparing arrays uses the runtime's vector code.
-func equalRun(a, b []uint64) (n int) {
+func equalRunGo(a, b []uint64) (n int) {
 	b = b[:len(a)]
 	if len(a) == pageKeys && *(*[pageKeys]uint64)(a) == *(*[pageKeys]uint64)(b) {
 		return pageKeys
@@ -258,6 +258,9 @@ func (x *Index) walk(w *walk) {
 	w.endAll(i)
 }
 
+// strideMost is how many pages stride looks ahead.
+const strideMost = 32
+
 // stride goes along whole pages that all plain workers that are left hold, all in
 // one word of holders, which is what most of a long prompt is. It returns where
 // and with which key the general way goes on.
@@ -274,24 +277,36 @@ func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
 			word, set = k, alive
 		}
 	}
-	for next := pos; next != 0 && next%pageKeys == 0; {
-		// Along one slab by a count: a position that came from each page before
-		// would make a chain of cache misses.
-		s, at := x.arena.slab(next), next%slabKeys
-		pos = next - at
-		for next = 0; next == 0; {
-			if at == slabKeys {
-				return 0, i
-			}
-			pg := &s.pages[at/pageKeys]
-			if len(w.keys)-i < pageKeys || !x.whole(pg, uint64(word), set) ||
-				!x.same(pg, (*[pageKeys]uint64)(w.keys[i:]), (*[pageKeys]uint64)(s.keys[at:])) {
-				return pos + at, i
-			}
-			i, at = i+pageKeys, at+pageKeys
-			next = pg.next.Load()
+	for pos != 0 && pos%pageKeys == 0 {
+		// Which pages are held as a whole is seen first, since their records lie side by
+		// side, while a position that came from each page before would make a chain of
+		// cache misses. Then the keys of the page at which that ends are asked for, which
+		// come while digests are compared.
+		s, first := x.arena.slab(pos), int(pos%slabKeys/pageKeys)
+		pages := s.pages[first:min(first+(len(w.keys)-i)/pageKeys, first+strideMost, slabPages)]
+		n, next := 0, uint32(0)
+		for n < len(pages) && next == 0 && x.whole(&pages[n], uint64(word), set) {
+			next = pages[n].next.Load()
+			n++
 		}
-		pos = next
+		if end := first + n; next == 0 && end < slabPages {
+			askKeys(&s.keys[end*pageKeys], pageLines)
+		} else if t := x.arena.slab(next); next != 0 && t != nil {
+			askPages(&t.pages[next/pageKeys%slabPages], 2)
+		}
+		same := x.same(pages[:n], w.keys[i:], s.keys[first*pageKeys:])
+		i += same * pageKeys
+		pos += uint32(same) * pageKeys
+		switch {
+		case same < n:
+			return pos, i
+		case next != 0:
+			pos = next
+		case n > 0 && pos%slabKeys == 0:
+			return 0, i
+		case n < strideMost:
+			return pos, i
+		}
 	}
 	return pos, i
 }
