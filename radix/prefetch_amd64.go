@@ -7,11 +7,6 @@ package radix
 //go:noescape
 func prefetch(at []*bucket) (touched uint64)
 
-// askPages asks for cache lines of the records of pages, to read them; lines > 0.
-//
-//go:noescape
-func askPages(first *page, lines int)
-
 // askKeys asks for cache lines of keys, to read them; lines > 0.
 //
 //go:noescape

@@ -20,10 +20,6 @@ next:
 done:
 	RET
 
-// func askPages(first *page, lines int)
-TEXT ·askPages(SB), NOSPLIT, $0-16
-	JMP ·askKeys(SB)
-
 // func askKeys(first *uint64, lines int)
 TEXT ·askKeys(SB), NOSPLIT, $0-16
 	MOVQ first+0(FP), AX

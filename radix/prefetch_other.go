@@ -11,6 +11,4 @@ func prefetch(at []*bucket) (touched uint64) {
 	return touched
 }
 
-func askPages(*page, int) {}
-
 func askKeys(*uint64, int) {}

@@ -291,8 +291,6 @@ func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
 		}
 		if end := first + n; next == 0 && end < slabPages {
 			askKeys(&s.keys[end*pageKeys], pageLines)
-		} else if t := x.arena.slab(next); next != 0 && t != nil {
-			askPages(&t.pages[next/pageKeys%slabPages], 2)
 		}
 		same := x.same(pages[:n], w.keys[i:], s.keys[first*pageKeys:])
 		i += same * pageKeys
