@@ -115,8 +115,9 @@ type KVAtlasOptions struct {
 // overload they do not (benchmarks/results/policy.md has figures, with and without
 // notes).
 //
-// It learns each worker's speed from [KVAtlas.FirstToken], and how much to believe
-// of a predicted match where the engine reports what it hit.
+// It learns each worker's speed from [KVAtlas.FirstToken], from 100 to 10 million
+// prompt tokens a second, and how much to believe of a predicted match where the engine
+// reports what it hit.
 //
 // Create it with [NewKVAtlas]. It is safe for concurrent use.
 type KVAtlas struct {
@@ -140,8 +141,15 @@ type learned struct {
 const (
 	learnDecay   = 0.97
 	priorSamples = 3 // weight of the fleet in a worker's speed
-	memoryStart  = 0.92
-	memoryWait   = 20 // seconds a unit of usage beyond that
+
+	// Seconds a token that are learned, and by how much one observation changes that
+	// when so many were seen.
+	slowest, fastest         = 1e-2, 1e-7
+	oneSays                  = 8
+	learnSlower, learnFaster = 8, 32
+
+	memoryStart = 0.92
+	memoryWait  = 20 // seconds a unit of usage beyond that
 
 	// Predictions of a queue of 3 s were found to be right within a third, so
 	// a queue counts as late with this margin.
@@ -225,10 +233,17 @@ type Observation struct {
 	TTFT time.Duration
 }
 
-// FirstToken teaches the policy. Observations that cannot be (no time, no
-// prompt) are ignored.
+// FirstToken teaches the policy. Observations that cannot be are ignored: no time, or
+// more than an hour; no prompt; more than 2^31-1 tokens, or more than ten million a
+// second.
+//
+// One that can be and yet is far from all others, as of an engine that hung or a clock
+// that was set, has a limited say: after 8 observations, one makes the time a token that
+// was learned at most 8 times as long, after 32 not less than an eighth. It fades with
+// every further one, to a half within 23. Before that the first few decide alone; they
+// may be of short prompts, whose time says little of speed.
 func (k *KVAtlas) FirstToken(o Observation) {
-	if o.TTFT <= 0 || o.PromptTokens <= 0 {
+	if o.TTFT <= 0 || o.TTFT > time.Hour || o.PromptTokens <= 0 || o.PromptTokens > mostTokens || o.AheadTokens > mostTokens {
 		return
 	}
 	cached := min(max(0, o.CachedTokens), o.PromptTokens)
@@ -237,16 +252,31 @@ func (k *KVAtlas) FirstToken(o Observation) {
 		found = min(o.ReportedTokens, o.PromptTokens)
 	}
 	x, y := float64(max(0, o.AheadTokens)+o.PromptTokens-found), o.TTFT.Seconds()
+	if x*fastest > y {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reuse += reuseLearn * (float64(cached)/float64(o.PromptTokens) - k.reuse)
 	for _, l := range [...]*learned{k.worker(o.Worker), &k.fleet} {
-		l.xy, l.xx = learnDecay*l.xy+x*y, learnDecay*l.xx+x*x
+		l.speed(x, y)
 		if cached > 0 && o.ReportedTokens >= 0 {
 			l.trust += (1 - learnDecay) * (min(1, float64(found)/float64(cached)) - l.trust)
 		}
 		l.uncached += max(1-learnDecay, 1/(l.seen+1)) * (float64(o.PromptTokens-found) - l.uncached)
 		l.seen++
+	}
+}
+
+// speed learns from the time for some tokens.
+func (l *learned) speed(tokens, seconds float64) {
+	was := l.xy / l.xx // of no use where xx is 0
+	l.xy, l.xx = learnDecay*l.xy+tokens*seconds, learnDecay*l.xx+tokens*tokens
+	if l.seen >= learnSlower && was > 0 {
+		l.xy = min(l.xy, oneSays*was*l.xx)
+	}
+	if l.seen >= learnFaster && was > 0 {
+		l.xy = max(l.xy, was*l.xx/oneSays)
 	}
 }
 
@@ -267,8 +297,8 @@ func (k *KVAtlas) Forget(w WorkerID) {
 	k.workers.remove(w)
 }
 
-// Rate returns the learned speed of a worker in prompt tokens a second; that of
-// the fleet for one that is not known.
+// Rate returns the learned speed of a worker in prompt tokens a second, from 100 to 10
+// million; that of the fleet for one that is not known.
 func (k *KVAtlas) Rate(w WorkerID) float64 {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -288,8 +318,7 @@ func (k *KVAtlas) speed(w WorkerID) (perToken, trust float64) {
 	return clampSpeed((l.xy + prior*fleet) / (l.xx + prior)), l.trust
 }
 
-// clampSpeed keeps a speed between 100 and 10 million tokens a second.
-func clampSpeed(perToken float64) float64 { return min(1e-2, max(1e-7, perToken)) }
+func clampSpeed(perToken float64) float64 { return min(slowest, max(fastest, perToken)) }
 
 // Name implements [Cost].
 func (k *KVAtlas) Name() string { return "ttft" }

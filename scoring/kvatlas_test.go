@@ -394,6 +394,64 @@ func TestKVAtlasCopiesHotPrefixes(t *testing.T) {
 	require.InDelta(t, 0.4, work(3200, 2544, 2544, 2544), 1e-9, "a common beginning is not the prefix")
 }
 
+// TestKVAtlasAbsurdObservation: what a clock that was set or a damaged note says is
+// ignored where it cannot be, and has a limited say where it can.
+func TestKVAtlasAbsurdObservation(t *testing.T) {
+	learned := func(n int) (*KVAtlas, *Peers) {
+		k := plainAtlas(t, KVAtlasOptions{})
+		loads, err := NewInFlight(InFlightOptions{})
+		require.NoError(t, err)
+		loads.Add(1)
+		p, err := NewPeers(PeersOptions{InFlight: loads, KVAtlas: k})
+		require.NoError(t, err)
+		for range n {
+			k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: 50 * time.Millisecond})
+		}
+		require.InDelta(t, 20000, k.Rate(1), 1)
+		return k, p
+	}
+	heard := func(p *Peers, o Observation) {
+		o.Worker, o.ReportedTokens = 1, -1
+		require.NoError(t, p.Heard(&PeerNote{Request: 1, Observation: o}))
+		require.NoError(t, p.Heard(&PeerNote{Request: 1, Event: PeerFinished, Observation: o}))
+	}
+	for _, o := range []Observation{
+		{PromptTokens: 1000, TTFT: time.Hour + 1},
+		{PromptTokens: 1000, TTFT: math.MaxInt64},
+		{PromptTokens: 1000, TTFT: 99 * time.Microsecond},
+		{PromptTokens: 1000, TTFT: -1},
+		{PromptTokens: math.MaxInt, TTFT: time.Minute},
+		{PromptTokens: 1000, AheadTokens: math.MaxInt, TTFT: time.Minute},
+		{PromptTokens: 1000, AheadTokens: 1e9, TTFT: time.Minute},
+	} {
+		k, p := learned(50)
+		before := k.fleet
+		heard(p, o)
+		require.Equal(t, before, k.fleet, "%+v", o)
+	}
+	for _, n := range []int{8, 32, 500} {
+		k, p := learned(n)
+		heard(p, Observation{PromptTokens: 1000, TTFT: time.Hour})
+		require.InDelta(t, 20000./8, k.Rate(1), 1)
+		require.InDelta(t, 20000./8, k.Rate(9), 1)
+		for range 23 {
+			k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: 50 * time.Millisecond})
+		}
+		require.Greater(t, k.Rate(1), 20000/4.6)
+	}
+	k, p := learned(40)
+	heard(p, Observation{PromptTokens: 1000, AheadTokens: 1e6, TTFT: 200 * time.Millisecond})
+	require.InDelta(t, 160000, k.Rate(1), 1)
+	// The limits of what is learned.
+	for ttft, rate := range map[time.Duration]float64{time.Hour: 100, time.Millisecond: 1e7} {
+		k := plainAtlas(t, KVAtlasOptions{})
+		for range 100 {
+			k.FirstToken(Observation{Worker: 1, PromptTokens: 10000, ReportedTokens: -1, TTFT: ttft})
+		}
+		require.InEpsilon(t, rate, k.Rate(1), 0.01)
+	}
+}
+
 func TestKVAtlasRefuses(t *testing.T) {
 	for _, o := range []KVAtlasOptions{{PrefillRate: -1}, {PrefillRate: math.NaN()}, {Work: math.NaN()}, {Work: math.Inf(1)},
 		{Explore: 1.5}, {Explore: math.NaN()}, {Tolerance: math.NaN()}, {FetchRate: [NumMedia]float64{CPU: -1}}} {
