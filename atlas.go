@@ -130,6 +130,9 @@ func New(o Options) (*Atlas, error) {
 	if o.MemoBytes < 0 {
 		return nil, fmt.Errorf("%w: MemoBytes is %d, want 0 (off) or more", ErrOptions, o.MemoBytes)
 	}
+	if o.Policy != nil && o.Policy.Name() == "" {
+		return nil, fmt.Errorf("%w: Policy was not made by scoring.New", ErrOptions)
+	}
 	for _, s := range o.Seeds {
 		if err := s.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: Seeds: %w", ErrOptions, err)

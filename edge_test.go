@@ -194,6 +194,11 @@ func TestRefusedDescriptions(t *testing.T) {
 	_, err := kvatlas.New(kvatlas.Options{Seeds: []blockhash.Seed{blockhash.SeedText("7"), blockhash.SeedText("\x00")}})
 	require.ErrorIs(t, err, kvatlas.ErrOptions)
 	require.ErrorContains(t, err, "Seeds: ")
+	_, err = kvatlas.New(kvatlas.Options{Policy: new(scoring.Policy)})
+	require.ErrorIs(t, err, kvatlas.ErrOptions)
+	require.ErrorContains(t, err, "Policy was not made")
+	_, err = kvatlas.New(kvatlas.Options{Shadow: new(scoring.Policy)})
+	require.ErrorIs(t, err, scoring.ErrOption)
 	a := newAtlas(t, worker("a"))
 	for _, v := range []float64{math.Inf(1), math.NaN(), -5} {
 		require.ErrorIs(t, a.SetLoad("a", scoring.Load{Waiting: scoring.Known(v)}), kvatlas.ErrOptions)

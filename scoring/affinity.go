@@ -126,6 +126,14 @@ func NewAffinity(o AffinityOptions) (*Affinity, error) {
 	return a, nil
 }
 
+// Validate refuses an affinity that [NewAffinity] did not make.
+func (a *Affinity) Validate() error {
+	if a == nil || a.store == nil {
+		return constError("was not made by NewAffinity")
+	}
+	return nil
+}
+
 // Name implements [Filter].
 func (a *Affinity) Name() string { return "affinity" }
 
@@ -144,6 +152,8 @@ type affinityScorer struct{ a *Affinity }
 
 func (s affinityScorer) Name() string { return "affinity" }
 
+func (s affinityScorer) Validate() error { return s.a.Validate() }
+
 func (s affinityScorer) Score(req *Request, candidates []*Candidate, dst []float64) error {
 	clear(dst)
 	if i := s.a.pinned(req, candidates); i >= 0 {
@@ -157,6 +167,9 @@ func (s affinityScorer) Chosen(req *Request, c *Candidate) { s.a.Chosen(req, c) 
 // pinned returns the index of the pinned worker, or -1. Pins that lead nowhere
 // are released on the way, unless the request is a dry run.
 func (a *Affinity) pinned(req *Request, candidates []*Candidate) int {
+	if a.Validate() != nil {
+		return -1
+	}
 	for kind := range numPins {
 		key := req.Pins.key(kind)
 		if key.ID == "" || a.ttl[kind] < 0 {
@@ -194,6 +207,9 @@ func (a *Affinity) overloaded(c *Candidate, candidates []*Candidate) bool {
 // Chosen implements [Observer]: it pins what is not pinned yet. A response is
 // pinned by [Affinity.Responded] instead, when its id is known.
 func (a *Affinity) Chosen(req *Request, c *Candidate) {
+	if a.Validate() != nil {
+		return
+	}
 	for kind := PinSession; kind < numPins; kind++ {
 		if key := req.Pins.key(kind); key.ID != "" && a.ttl[kind] >= 0 {
 			a.store.Claim(key, c.Name, a.ttl[kind])
@@ -204,7 +220,7 @@ func (a *Affinity) Chosen(req *Request, c *Candidate) {
 // Responded pins the id of a response to the worker that gave it, so that a
 // request that names it as previous_response_id goes there.
 func (a *Affinity) Responded(scope, responseID, worker string) {
-	if responseID != "" && a.ttl[PinResponse] >= 0 {
+	if a.Validate() == nil && responseID != "" && a.ttl[PinResponse] >= 0 {
 		a.store.Claim(PinKey{PinResponse, scope, responseID}, worker, a.ttl[PinResponse])
 	}
 }
@@ -255,7 +271,9 @@ var _ PinStore = (*LocalPins)(nil)
 
 // Get implements [PinStore].
 func (p *LocalPins) Get(key PinKey, ttl time.Duration) (string, bool) {
-	p.mu.Lock()
+	if !p.lock() {
+		return "", false
+	}
 	defer p.mu.Unlock()
 	i, ok := p.find(key)
 	if !ok {
@@ -267,7 +285,9 @@ func (p *LocalPins) Get(key PinKey, ttl time.Duration) (string, bool) {
 
 // Claim implements [PinStore].
 func (p *LocalPins) Claim(key PinKey, worker string, ttl time.Duration) string {
-	p.mu.Lock()
+	if !p.lock() {
+		return worker
+	}
 	defer p.mu.Unlock()
 	if i, ok := p.find(key); ok {
 		p.touch(i, ttl)
@@ -292,7 +312,9 @@ func (p *LocalPins) Claim(key PinKey, worker string, ttl time.Duration) string {
 
 // Release implements [PinStore].
 func (p *LocalPins) Release(key PinKey, worker string) {
-	p.mu.Lock()
+	if !p.lock() {
+		return
+	}
 	defer p.mu.Unlock()
 	if i, ok := p.find(key); ok && p.slots[i].worker == worker {
 		p.drop(i)
@@ -301,9 +323,20 @@ func (p *LocalPins) Release(key PinKey, worker string) {
 
 // Len returns the number of pins, expired ones that nobody asked for included.
 func (p *LocalPins) Len() int {
-	p.mu.Lock()
+	if !p.lock() {
+		return 0
+	}
 	defer p.mu.Unlock()
 	return len(p.index)
+}
+
+// lock reports whether there is a store, and locks it.
+func (p *LocalPins) lock() bool {
+	if p == nil || p.o.Now == nil {
+		return false
+	}
+	p.mu.Lock()
+	return true
 }
 
 // find drops a pin that has expired.

@@ -33,6 +33,10 @@
 //
 // All of them are bounded, safe for concurrent use, and take a clock for tests.
 //
+// What has a constructor needs it, unless it says otherwise: of a nil or zero value
+// methods with an error return [ErrNil], all others do nothing and answer as if nothing
+// were known, and constructors refuse it as an option.
+//
 // # Cost
 //
 // [Policy.Decide] does not allocate once its Decision has been used with as many

@@ -15,10 +15,9 @@ const (
 	// ErrNoCandidates is returned by [Policy.Decide] when it is given no
 	// candidate at all.
 	ErrNoCandidates constError = "scoring: no candidates given; at least one worker is needed"
-	// ErrNil is returned by [Policy.Decide] and [Shadow.Decide] where the policy was not
-	// made by a constructor, or the request or the decision is nil, and by [Peers.Heard]
-	// for no note.
-	ErrNil constError = "scoring: the policy was not made by New, or the request, decision or note is nil; all are needed"
+	// ErrNil is returned by methods of what no constructor made, and for a request,
+	// decision, load or note that is nil.
+	ErrNil constError = "scoring: not made by its constructor, or the request, decision, load or note is nil; all are needed"
 	// ErrAllFiltered is what a [*FilteredError] unwraps to: there were
 	// candidates, and none of them may serve the request.
 	ErrAllFiltered constError = "scoring: every candidate was filtered out"
@@ -51,6 +50,11 @@ func (e *OptionError) Error() string {
 
 // Unwrap returns [ErrOption].
 func (e *OptionError) Unwrap() error { return ErrOption }
+
+// notMade is what is wrong with an option that is nil or that no constructor made.
+func notMade(option, constructor string) error {
+	return optionErrorf(option, "is nil or was not made by %s", constructor)
+}
 
 func optionErrorf(option, format string, args ...any) error {
 	return &OptionError{Option: option, Problem: fmt.Sprintf(format, args...)}

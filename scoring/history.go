@@ -90,9 +90,10 @@ func NewHistory(o HistoryOptions) (*History, error) {
 // recently used ones there, the first block last, so that a prefix outlives what
 // hangs on it. Keys beyond MaxTokens are not remembered.
 func (h *History) Sent(w WorkerID, keys []uint64) {
-	h.mu.Lock()
+	if !h.lock() {
+		return
+	}
 	defer h.mu.Unlock()
-	h.tick()
 	l := h.workers.get(w)
 	if l == nil {
 		l = &lru{index: map[uint64]int32{}, first: -1, last: -1, free: -1}
@@ -108,11 +109,13 @@ func (h *History) Sent(w WorkerID, keys []uint64) {
 // Match sets the match of every candidate, by ID, from the history: all blocks
 // count as on the GPU, and at most n-1 of the prompt's n tokens as usable. It
 // reads only: being asked for does not keep a block. It also sets
-// [Load.CacheSize] to the number of blocks remembered.
+// [Load.CacheSize] to the number of blocks remembered. The request may be nil.
 func (h *History) Match(req *Request, keys []uint64, candidates []Candidate) {
-	h.mu.Lock()
+	if !h.lock() {
+		unmatched(candidates)
+		return
+	}
 	defer h.mu.Unlock()
-	h.tick()
 	keys = keys[:min(len(keys), h.blocks)]
 	for i := range candidates {
 		c := &candidates[i]
@@ -133,10 +136,17 @@ func (h *History) Match(req *Request, keys []uint64, candidates []Candidate) {
 	}
 }
 
+// unmatched forgets what candidates hold, where nothing is known of it.
+func unmatched(candidates []Candidate) {
+	for i := range candidates {
+		candidates[i].Match, candidates[i].Load.CacheSize = Match{}, Gauge{}
+	}
+}
+
 // usable caps the tokens of n blocks at n-1 of the prompt, in whole blocks.
 func usable(req *Request, blocks, size int) int32 {
 	tokens := blocks * size
-	if req.Tokens > 0 && tokens > req.Tokens-1 {
+	if req != nil && req.Tokens > 0 && tokens > req.Tokens-1 {
 		tokens = (req.Tokens - 1) / size * size
 	}
 	return int32(tokens)
@@ -144,7 +154,9 @@ func usable(req *Request, blocks, size int) int32 {
 
 // Remove forgets a worker, after it went away or restarted.
 func (h *History) Remove(w WorkerID) {
-	h.mu.Lock()
+	if !h.lock() {
+		return
+	}
 	defer h.mu.Unlock()
 	h.workers.remove(w)
 }
@@ -152,7 +164,9 @@ func (h *History) Remove(w WorkerID) {
 // Restarted forgets what was sent to a worker before a time: it came back with an
 // empty cache under its old name. What was sent since is kept.
 func (h *History) Restarted(w WorkerID, at time.Time) {
-	h.mu.Lock()
+	if !h.lock() {
+		return
+	}
 	defer h.mu.Unlock()
 	l := h.workers.get(w)
 	for l != nil && l.first >= 0 && l.slots[l.first].used.Before(at) {
@@ -162,20 +176,27 @@ func (h *History) Restarted(w WorkerID, at time.Time) {
 
 // Blocks returns how many blocks of a worker are remembered.
 func (h *History) Blocks(w WorkerID) int {
-	h.mu.Lock()
+	if !h.lock() {
+		return 0
+	}
 	defer h.mu.Unlock()
 	if l := h.workers.get(w); l != nil {
-		h.tick()
 		l.expire(h.now, h.o.TTL)
 		return len(l.index)
 	}
 	return 0
 }
 
-func (h *History) tick() {
+// lock reports whether there is a history, locks it and reads the clock.
+func (h *History) lock() bool {
+	if h == nil || h.o.Now == nil {
+		return false
+	}
+	h.mu.Lock()
 	if now := h.o.Now(); now.After(h.now) {
 		h.now = now
 	}
+	return true
 }
 
 func (l *lru) has(key uint64) bool {

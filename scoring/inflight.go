@@ -122,7 +122,9 @@ func NewInFlight(o InFlightOptions) (*InFlight, error) {
 // Add makes a worker known, with nothing in flight. Adding it again changes
 // nothing.
 func (a *InFlight) Add(w WorkerID) {
-	a.mu.Lock()
+	if !a.lock() {
+		return
+	}
 	defer a.mu.Unlock()
 	if a.workers.get(w) == nil {
 		a.workers.put(w, &account{})
@@ -132,7 +134,9 @@ func (a *InFlight) Add(w WorkerID) {
 // Remove forgets a worker. Its requests stay open, counted nowhere, until they
 // end or [Flight.Served] moves them to another worker.
 func (a *InFlight) Remove(w WorkerID) {
-	a.mu.Lock()
+	if !a.lock() {
+		return
+	}
 	defer a.mu.Unlock()
 	if a.workers.get(w) == nil {
 		return
@@ -171,9 +175,10 @@ type Flight struct {
 // [ErrTooMany]; the Flight is then the zero value. It allocates only while the
 // number of requests grows beyond what it has been.
 func (a *InFlight) Begin(w WorkerID, s Sent) (Flight, error) {
-	a.mu.Lock()
+	if !a.lock() {
+		return Flight{}, ErrNil
+	}
 	defer a.mu.Unlock()
-	a.tick()
 	acc := a.workers.get(w)
 	if acc == nil {
 		return Flight{}, ErrUnknownWorker
@@ -320,6 +325,16 @@ func (a *InFlight) end(i int32) {
 	a.count--
 }
 
+// lock reports whether there is an account, locks it and brings it to the present.
+func (a *InFlight) lock() bool {
+	if a == nil || a.o.Now == nil {
+		return false
+	}
+	a.mu.Lock()
+	a.tick()
+	return true
+}
+
 // tick reads the clock and ends what has expired.
 func (a *InFlight) tick() {
 	if now := a.o.Now(); now.After(a.now) {
@@ -369,9 +384,10 @@ func (a *InFlight) Scraped(w WorkerID, l Load) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	a.mu.Lock()
+	if !a.lock() {
+		return ErrNil
+	}
 	defer a.mu.Unlock()
-	a.tick()
 	acc := a.workers.get(w)
 	if acc == nil {
 		return ErrUnknownWorker
@@ -383,16 +399,20 @@ func (a *InFlight) Scraped(w WorkerID, l Load) error {
 
 // told counts a request that another replica told of, for what to expect.
 func (a *InFlight) told(tokens int) {
-	a.mu.Lock()
+	if !a.lock() {
+		return
+	}
 	defer a.mu.Unlock()
-	if a.tick(); a.others > 0 {
+	if a.others > 0 {
 		a.unheard.told(a.now, tokens)
 	}
 }
 
 // share says how many other replicas tell, and which of the workers are theirs first.
 func (a *InFlight) share(others int, workers []WorkerID, theirs func(i int) bool) {
-	a.mu.Lock()
+	if !a.lock() {
+		return
+	}
 	defer a.mu.Unlock()
 	if a.others = others; others == 0 {
 		a.unheard = unheard{}
@@ -412,9 +432,14 @@ func (a *InFlight) share(others int, workers []WorkerID, theirs func(i int) bool
 // taken from Running, then from Waiting: between two scrapes the engine's
 // figures would otherwise stand still while a burst goes to the same worker.
 func (a *InFlight) Load(w WorkerID, l *Load) error {
-	a.mu.Lock()
+	if l == nil {
+		return ErrNil
+	}
+	if !a.lock() {
+		*l = Load{CacheSize: l.CacheSize}
+		return ErrNil
+	}
 	defer a.mu.Unlock()
-	a.tick()
 	return a.load(w, l)
 }
 
@@ -459,9 +484,13 @@ func (a *InFlight) load(w WorkerID, l *Load) error {
 // Fill sets the load of every candidate, by ID. Workers that are not known have
 // an unknown load.
 func (a *InFlight) Fill(candidates []Candidate) {
-	a.mu.Lock()
+	if !a.lock() {
+		for i := range candidates {
+			candidates[i].Load = Load{CacheSize: candidates[i].Load.CacheSize}
+		}
+		return
+	}
 	defer a.mu.Unlock()
-	a.tick()
 	for i := range candidates {
 		_ = a.load(candidates[i].ID, &candidates[i].Load) // unknown is what it then says
 	}
@@ -476,9 +505,10 @@ type InFlightStats struct {
 
 // Stats returns totals.
 func (a *InFlight) Stats() InFlightStats {
-	a.mu.Lock()
+	if !a.lock() {
+		return InFlightStats{}
+	}
 	defer a.mu.Unlock()
-	a.tick()
 	return InFlightStats{a.workers.n, a.count, a.expired}
 }
 

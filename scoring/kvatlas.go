@@ -216,7 +216,22 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 }
 
 // Policy returns the policy; always the same one.
-func (k *KVAtlas) Policy() *Policy { return k.policy }
+func (k *KVAtlas) Policy() *Policy {
+	if k == nil {
+		return nil
+	}
+	return k.policy
+}
+
+// Validate refuses a policy that [NewKVAtlas] did not make.
+func (k *KVAtlas) Validate() error {
+	if !k.made() {
+		return constError("was not made by NewKVAtlas")
+	}
+	return nil
+}
+
+func (k *KVAtlas) made() bool { return k != nil && k.o.PrefillRate > 0 }
 
 // Observation is what a request's first token tells.
 type Observation struct {
@@ -243,7 +258,7 @@ type Observation struct {
 // every further one, to a half within 23. Before that the first few decide alone; they
 // may be of short prompts, whose time says little of speed.
 func (k *KVAtlas) FirstToken(o Observation) {
-	if o.TTFT <= 0 || o.TTFT > time.Hour || o.PromptTokens <= 0 || o.PromptTokens > mostTokens || o.AheadTokens > mostTokens {
+	if !k.made() || o.TTFT <= 0 || o.TTFT > time.Hour || o.PromptTokens <= 0 || o.PromptTokens > mostTokens || o.AheadTokens > mostTokens {
 		return
 	}
 	cached := min(max(0, o.CachedTokens), o.PromptTokens)
@@ -292,14 +307,21 @@ func (k *KVAtlas) worker(w WorkerID) *learned {
 
 // Forget drops what was learned about a worker that went away or restarted.
 func (k *KVAtlas) Forget(w WorkerID) {
+	if !k.made() {
+		return
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.workers.remove(w)
 }
 
 // Rate returns the learned speed of a worker in prompt tokens a second, from 100 to 10
-// million; that of the fleet for one that is not known.
+// million; that of the fleet for one that is not known. It is 0 of a policy that
+// [NewKVAtlas] did not make.
 func (k *KVAtlas) Rate(w WorkerID) float64 {
+	if !k.made() {
+		return 0
+	}
 	k.mu.RLock()
 	defer k.mu.RUnlock()
 	perToken, _ := k.speed(w)
@@ -325,6 +347,9 @@ func (k *KVAtlas) Name() string { return "ttft" }
 
 // Cost implements [Cost], in seconds.
 func (k *KVAtlas) Cost(req *Request, candidates []*Candidate, dst []float64) error {
+	if !k.made() {
+		return ErrNil
+	}
 	k.fill(req, candidates, dst, nil)
 	return nil
 }
@@ -363,6 +388,9 @@ func (t *atlasCost) predicted() float64 {
 
 // Explain implements [Explainer] with every term in seconds.
 func (k *KVAtlas) Explain(req *Request, candidates []*Candidate, term func(string, []float64)) string {
+	if !k.made() {
+		return ""
+	}
 	terms := make([]atlasCost, len(candidates))
 	late := k.fill(req, candidates, make([]float64, len(candidates)), terms)
 	for n, name := range atlasTerms {

@@ -65,7 +65,7 @@ type Validator interface {
 }
 
 // NewFilter returns a filter that keeps the candidates for which keep answers
-// true.
+// true. [New] refuses one without keep.
 func NewFilter(name string, keep func(*Request, *Candidate) bool) Filter {
 	return &filterFunc{name, keep}
 }
@@ -77,6 +77,13 @@ type filterFunc struct {
 
 func (f *filterFunc) Name() string { return f.name }
 
+func (f *filterFunc) Validate() error {
+	if f.keep == nil {
+		return optionErrorf("keep", "is nil")
+	}
+	return nil
+}
+
 func (f *filterFunc) Filter(req *Request, candidates []*Candidate) []*Candidate {
 	kept := candidates[:0]
 	for _, c := range candidates {
@@ -87,7 +94,8 @@ func (f *filterFunc) Filter(req *Request, candidates []*Candidate) []*Candidate 
 	return kept
 }
 
-// NewScorer returns a scorer that values each candidate by itself.
+// NewScorer returns a scorer that values each candidate by itself. [New] refuses one
+// without value.
 func NewScorer(name string, value func(*Request, *Candidate) float64) Scorer {
 	return &scorerFunc{name, value}
 }
@@ -98,6 +106,13 @@ type scorerFunc struct {
 }
 
 func (s *scorerFunc) Name() string { return s.name }
+
+func (s *scorerFunc) Validate() error {
+	if s.value == nil {
+		return optionErrorf("value", "is nil")
+	}
+	return nil
+}
 
 func (s *scorerFunc) Score(req *Request, candidates []*Candidate, dst []float64) error {
 	for i, c := range candidates {

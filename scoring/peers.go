@@ -105,8 +105,13 @@ type peerFlight struct {
 // NewPeers returns an account of other replicas' requests that has heard nothing.
 // The error is an [*OptionError].
 func NewPeers(o PeersOptions) (*Peers, error) {
-	if o.InFlight == nil {
-		return nil, optionErrorf("InFlight", "is nil")
+	switch {
+	case o.InFlight == nil || o.InFlight.o.Now == nil:
+		return nil, notMade("InFlight", "NewInFlight")
+	case o.Speculation != nil && o.Speculation.o.Now == nil:
+		return nil, notMade("Speculation", "NewSpeculation")
+	case o.KVAtlas != nil && !o.KVAtlas.made():
+		return nil, notMade("KVAtlas", "NewKVAtlas")
 	}
 	if o.MaxRequests < 0 {
 		return nil, optionErrorf("MaxRequests", "is negative; 0 takes the default")
@@ -121,7 +126,9 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 // replicas have for it. One that was not added is no replica's first. Adding it again
 // changes its name.
 func (p *Peers) Add(w WorkerID, name string) {
-	p.mu.Lock()
+	if !p.lock() {
+		return
+	}
 	defer p.mu.Unlock()
 	p.names[w] = name
 	p.share()
@@ -130,7 +137,9 @@ func (p *Peers) Add(w WorkerID, name string) {
 // Remove forgets a worker, and the requests sent there: who tells of their ends may do
 // so by a name that is not known any more. It looks at every open request.
 func (p *Peers) Remove(w WorkerID) {
-	p.mu.Lock()
+	if !p.lock() {
+		return
+	}
 	defer p.mu.Unlock()
 	delete(p.names, w)
 	for id, f := range p.open {
@@ -139,6 +148,15 @@ func (p *Peers) Remove(w WorkerID) {
 		}
 	}
 	p.share()
+}
+
+// lock reports whether there is an account, and locks it.
+func (p *Peers) lock() bool {
+	if p == nil || p.open == nil {
+		return false
+	}
+	p.mu.Lock()
+	return true
 }
 
 // share gives each worker to one replica.
@@ -189,7 +207,7 @@ func (p *Peers) from(replica uint64) {
 // an event that is not known, as of a newer release, which changes nothing, and is nil
 // for notes about requests that are not known, and for one's own, which count nothing.
 func (p *Peers) Heard(n *PeerNote) error {
-	if n == nil {
+	if n == nil || p == nil || p.open == nil {
 		return ErrNil
 	}
 	if n.Replica != 0 && n.Replica == p.o.Replica {

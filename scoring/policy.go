@@ -3,6 +3,7 @@ package scoring
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 )
 
@@ -97,7 +98,7 @@ func New(o Options) (*Policy, error) {
 
 // adopt validates a part and remembers it if it wants to observe.
 func (p *Policy) adopt(path string, part any) error {
-	if part == nil {
+	if v := reflect.ValueOf(part); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return optionErrorf(path, "is nil")
 	}
 	if v, ok := part.(Validator); ok {
@@ -111,8 +112,13 @@ func (p *Policy) adopt(path string, part any) error {
 	return nil
 }
 
-// Name returns the name of the policy.
-func (p *Policy) Name() string { return p.name }
+// Name returns the name of the policy; of none, or one that [New] did not make, "".
+func (p *Policy) Name() string {
+	if p == nil {
+		return ""
+	}
+	return p.name
+}
 
 // Decide chooses one of the candidates for the request and writes the result to
 // d, whose former contents are lost. It does not change the request or the
@@ -134,7 +140,7 @@ func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error
 		return ErrNil
 	}
 	d.reset()
-	if p == nil || p.picker == nil || req == nil {
+	if p.Name() == "" || req == nil {
 		return ErrNil
 	}
 	if len(candidates) == 0 {

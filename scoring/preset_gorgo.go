@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"sync"
@@ -49,7 +50,8 @@ func (o Gorgo) Policy() (*Policy, error) {
 }
 
 // GorgoCost is the cost of [Gorgo] with weights that may change while it is
-// used. Create it with [NewGorgoCost]. It is safe for concurrent use.
+// used. Create it with [NewGorgoCost]; the zero value is gorgo with all weights 1. It
+// is safe for concurrent use.
 type GorgoCost struct {
 	twoD    bool
 	weights atomic.Pointer[GorgoWeights]
@@ -58,7 +60,7 @@ type GorgoCost struct {
 // NewGorgoCost returns a cost; zero weights mean 1 for all.
 func NewGorgoCost(twoD bool, w GorgoWeights) (*GorgoCost, error) {
 	if w == (GorgoWeights{}) {
-		w = GorgoWeights{1, 1, 1, 1, 1}
+		w = allOne
 	}
 	c := &GorgoCost{twoD: twoD}
 	return c, c.SetWeights(w)
@@ -74,7 +76,9 @@ func (c *GorgoCost) SetWeights(w GorgoWeights) error {
 }
 
 // Weights returns the weights in use.
-func (c *GorgoCost) Weights() GorgoWeights { return *c.weights.Load() }
+func (c *GorgoCost) Weights() GorgoWeights { return *cmp.Or(c.weights.Load(), &allOne) }
+
+var allOne = GorgoWeights{1, 1, 1, 1, 1}
 
 // Name implements [Cost].
 func (c *GorgoCost) Name() string {
@@ -178,7 +182,7 @@ func NewGorgoTuner(cost *GorgoCost, o GorgoTunerOptions) (*GorgoTuner, error) {
 // FirstToken reports a time to first token under the weights in use. Times that
 // are not positive are ignored.
 func (t *GorgoTuner) FirstToken(ttft time.Duration) {
-	if ttft <= 0 {
+	if t == nil || t.cost == nil || ttft <= 0 {
 		return
 	}
 	t.mu.Lock()
@@ -198,6 +202,9 @@ func (t *GorgoTuner) FirstToken(ttft time.Duration) {
 
 // Done reports whether tuning has ended.
 func (t *GorgoTuner) Done() bool {
+	if t == nil {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.done

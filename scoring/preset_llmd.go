@@ -187,6 +187,14 @@ func NewBurst(window time.Duration, now func() time.Time) *Burst {
 	return &Burst{window: window, clock: now, sets: make([][burstWays]burstEntry, maxBursts/burstWays)}
 }
 
+// Validate refuses a filter that [NewBurst] did not make.
+func (b *Burst) Validate() error {
+	if b == nil || b.sets == nil {
+		return constError("was not made by NewBurst")
+	}
+	return nil
+}
+
 // Name implements [Filter].
 func (b *Burst) Name() string { return "burst" }
 
@@ -207,7 +215,7 @@ func (b *Burst) slot(prefix uint64) *burstEntry {
 
 // Filter implements [Filter].
 func (b *Burst) Filter(req *Request, candidates []*Candidate) []*Candidate {
-	if req.Prefix == 0 {
+	if b.Validate() != nil || req.Prefix == 0 {
 		return candidates
 	}
 	now := b.clock()
@@ -222,7 +230,7 @@ func (b *Burst) Filter(req *Request, candidates []*Candidate) []*Candidate {
 
 // Chosen implements [Observer].
 func (b *Burst) Chosen(req *Request, c *Candidate) {
-	if req.Prefix == 0 {
+	if b.Validate() != nil || req.Prefix == 0 {
 		return
 	}
 	now := b.clock()

@@ -44,8 +44,8 @@ type ShadowStats struct {
 // the active policy, and may be nil. The shadow decides in dry runs: its stateful
 // parts stand still, so shadows of round robin or of a learning policy say less.
 func NewShadow(active, shadow *Policy, report func(ShadowReport)) (*Shadow, error) {
-	if active == nil || shadow == nil {
-		return nil, optionErrorf("active, shadow", "is nil; two policies are needed")
+	if active.Name() == "" || shadow.Name() == "" {
+		return nil, notMade("active, shadow", "New; two policies are needed")
 	}
 	return &Shadow{active: active, shadow: shadow, report: report}, nil
 }
@@ -76,6 +76,9 @@ func (s *Shadow) Decide(req *Request, candidates []Candidate, d *Decision) error
 
 // Stats returns the totals.
 func (s *Shadow) Stats() ShadowStats {
+	if s == nil {
+		return ShadowStats{}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.stats

@@ -122,9 +122,10 @@ type SpecTicket struct {
 // Sent enters the whole blocks of a prompt that was sent to a worker. The keys
 // are copied. It allocates only while more is in flight than there has been.
 func (s *Speculation) Sent(w WorkerID, keys []uint64) SpecTicket {
-	s.mu.Lock()
+	if !s.lock() {
+		return SpecTicket{}
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	if s.blocks+len(keys) > s.o.MaxBlocks {
 		s.stats.Refused += uint64(len(keys))
 		return SpecTicket{}
@@ -207,9 +208,10 @@ func (t SpecTicket) with(do func(*Speculation, *specFlight)) {
 // Stored reports that the engine announced blocks: what was speculative about
 // them is now the index's.
 func (s *Speculation) Stored(w WorkerID, keys []uint64) {
-	s.mu.Lock()
+	if !s.lock() {
+		return
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	entries := s.of(w)
 	if len(entries) == 0 {
 		return
@@ -232,9 +234,10 @@ func (s *Speculation) Stored(w WorkerID, keys []uint64) {
 // computed them are over; those of requests still waiting stay, as they will
 // compute the block anew.
 func (s *Speculation) Removed(w WorkerID, keys []uint64) {
-	s.mu.Lock()
+	if !s.lock() {
+		return
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	entries := s.of(w)
 	if len(entries) == 0 {
 		return
@@ -249,9 +252,10 @@ func (s *Speculation) Removed(w WorkerID, keys []uint64) {
 // Forget drops every claim about a worker that was cleared, restarted or removed.
 // It is linear in the requests in flight.
 func (s *Speculation) Forget(w WorkerID) {
-	s.mu.Lock()
+	if !s.lock() {
+		return
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	for _, l := range []*specList{&s.early, &s.late} {
 		for i := l.first; i >= 0; {
 			next := s.flights[i].next
@@ -266,9 +270,10 @@ func (s *Speculation) Forget(w WorkerID) {
 
 // Has reports whether a block is on its way to a worker.
 func (s *Speculation) Has(w WorkerID, key uint64) bool {
-	s.mu.Lock()
+	if !s.lock() {
+		return false
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	_, ok := s.of(w)[key]
 	return ok
 }
@@ -276,9 +281,10 @@ func (s *Speculation) Has(w WorkerID, key uint64) bool {
 // underWay reports whether a block is on its way to any worker. It is linear in the
 // workers.
 func (s *Speculation) underWay(key uint64) bool {
-	s.mu.Lock()
+	if !s.lock() {
+		return false
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	for entries := range s.entries.all {
 		if _, ok := (*entries)[key]; ok {
 			return true
@@ -292,11 +298,13 @@ func (s *Speculation) underWay(key uint64) bool {
 // asked through confirmed, held; confirmed may be nil. The added blocks count as
 // GPU blocks, in Match.Score too and in Match.Usable, which stays below the
 // prompt's last token, in whole blocks: that is the rule of full attention; for
-// other layouts ask [Speculation.Has] from the rules of the engine.
+// other layouts ask [Speculation.Has] from the rules of the engine. Without a request,
+// or one without a BlockSize, Match.Usable stays.
 func (s *Speculation) Extend(req *Request, keys []uint64, candidates []Candidate, confirmed func(WorkerID, uint64) bool) {
-	s.mu.Lock()
+	if !s.lock() {
+		return
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	for i := range candidates {
 		c := &candidates[i]
 		entries := s.of(c.ID)
@@ -318,7 +326,7 @@ func (s *Speculation) Extend(req *Request, keys []uint64, candidates []Candidate
 		}
 		c.Match.Blocks[GPU] += int32(n - from)
 		c.Match.Score += float64(n - from)
-		if req.BlockSize > 0 {
+		if req != nil && req.BlockSize > 0 {
 			c.Match.Usable = max(c.Match.Usable, usable(req, n, req.BlockSize))
 		}
 	}
@@ -326,12 +334,23 @@ func (s *Speculation) Extend(req *Request, keys []uint64, candidates []Candidate
 
 // Stats returns what became of entries.
 func (s *Speculation) Stats() SpeculationStats {
-	s.mu.Lock()
+	if !s.lock() {
+		return SpeculationStats{}
+	}
 	defer s.mu.Unlock()
-	s.tick()
 	st := s.stats
 	st.Lag = time.Duration(s.lag * float64(time.Second))
 	return st
+}
+
+// lock reports whether there is a speculation, locks it and brings it to the present.
+func (s *Speculation) lock() bool {
+	if s == nil || s.o.Now == nil {
+		return false
+	}
+	s.mu.Lock()
+	s.tick()
+	return true
 }
 
 // tick reads the clock and ends what has expired.

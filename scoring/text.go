@@ -88,7 +88,10 @@ func NewTextTree(o TextTreeOptions) (*TextTree, error) {
 // of the text that was sent there, as GPU blocks, and [Load.CacheSize] to the
 // characters remembered. It returns the length of the text in characters.
 func (t *TextTree) Match(text string, candidates []Candidate) int {
-	t.mu.Lock()
+	if !t.lock() {
+		unmatched(candidates)
+		return utf8.RuneCountInString(text)
+	}
 	defer t.mu.Unlock()
 	for i := range candidates {
 		candidates[i].Match = Match{}
@@ -119,7 +122,9 @@ func (t *TextTree) Match(text string, candidates []Candidate) int {
 
 // Sent remembers that a text went to a worker.
 func (t *TextTree) Sent(w WorkerID, text string) {
-	t.mu.Lock()
+	if !t.lock() {
+		return
+	}
 	defer t.mu.Unlock()
 	now := t.o.Now()
 	if end := runes(text, t.o.MaxChars); end < len(text) {
@@ -156,15 +161,28 @@ func (t *TextTree) Sent(w WorkerID, text string) {
 
 // Remove forgets a worker.
 func (t *TextTree) Remove(w WorkerID) {
-	t.mu.Lock()
+	if !t.lock() {
+		return
+	}
 	defer t.mu.Unlock()
 	t.remove(w)
 	delete(t.chars, w)
 }
 
+// lock reports whether there is a tree, and locks it.
+func (t *TextTree) lock() bool {
+	if t == nil || t.o.Now == nil {
+		return false
+	}
+	t.mu.Lock()
+	return true
+}
+
 // Chars returns the number of characters remembered for a worker.
 func (t *TextTree) Chars(w WorkerID) int {
-	t.mu.Lock()
+	if !t.lock() {
+		return 0
+	}
 	defer t.mu.Unlock()
 	return t.chars[w]
 }
