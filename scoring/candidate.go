@@ -1,7 +1,9 @@
 package scoring
 
-// WorkerID is the small number under which the caller knows a worker. It equals
-// the index's id where the root package fills candidates.
+// WorkerID is the small number under which the caller knows a worker: the same one in
+// all parts that are used together, and another router's may differ. A worker that goes
+// away is taken out of each part that knows it, by Remove or Forget, before another one
+// gets its number. It equals the index's id where the root package fills candidates.
 type WorkerID uint32
 
 // Medium says where cached blocks lie. The order is from fastest to slowest.

@@ -132,7 +132,8 @@ func (a *InFlight) Add(w WorkerID) {
 }
 
 // Remove forgets a worker. Its requests stay open, counted nowhere, until they
-// end or [Flight.Served] moves them to another worker.
+// end or [Flight.Served] moves them to another worker. Where [Peers] knows it too, call
+// [Peers.Remove] as well, or it goes on taking a turn among the others.
 func (a *InFlight) Remove(w WorkerID) {
 	if !a.lock() {
 		return
@@ -416,6 +417,9 @@ func (a *InFlight) share(others int, workers []WorkerID, theirs func(i int) bool
 	defer a.mu.Unlock()
 	if a.others = others; others == 0 {
 		a.unheard = unheard{}
+	}
+	for acc := range a.workers.all {
+		acc.others = false
 	}
 	for i, w := range workers {
 		if acc := a.workers.get(w); acc != nil {

@@ -22,14 +22,15 @@ const (
 // PeerNote is what one replica of a router tells the others of a request that it
 // sent. It is plain data, made to be sent over whatever connects the replicas.
 type PeerNote struct {
-	// Request names the request among those of all replicas, Replica the one that
-	// tells ([PeersOptions.Replica]); 0 if it does not say.
+	// Replica is the one that tells ([PeersOptions.Replica]); 0 if it does not say.
+	// Request is its number for the request, which no other of its requests has; among
+	// replicas that do not say who they are, no other of any of them.
 	Request, Replica uint64
 	Event            PeerEvent
-	// Worker and what was known of the request when it was sent: of
-	// [PeerSent]. ReportedTokens and TTFT as well where they are known: of
-	// [PeerFirstToken] or [PeerFinished], for [Peers] to learn from; a TTFT of 0
-	// says nothing.
+	// Worker, by the number that it has where the note is heard, and what was known
+	// of the request when it was sent: of [PeerSent]. The same again, with
+	// ReportedTokens and TTFT where they are known: of [PeerFirstToken] or
+	// [PeerFinished], for [Peers] to learn from; a TTFT of 0 says nothing.
 	Observation
 	// Keys are the prompt's whole blocks beyond the cached ones, of BlockSize
 	// tokens each: of [PeerSent].
@@ -73,17 +74,19 @@ type PeersOptions struct {
 // all, while the request is among the last 4096 or so that were completed. A request
 // that failed may be sent again. A note that is lost, or overtaken by one of the same
 // request, costs no more than a request that counts until [InFlightOptions.TTL]: send
-// a replica's notes in order.
+// a replica's notes in order. What is told of a request after that time changes no
+// load and no blocks any more; its speed is learned all the same, and its end lets it
+// go. A [PeerSent] that comes late counts from when it is heard.
 //
 // Create it with [NewPeers]. It is safe for concurrent use.
 type Peers struct {
 	o PeersOptions
 
 	mu    sync.Mutex
-	open  map[uint64]peerFlight
-	order []uint64 // in which they were heard; some have ended
+	open  map[peerRequest]peerFlight
+	order []peerRequest // in which they were heard; some have ended
 	// The requests that were completed last, and those before them.
-	done, doneBefore map[uint64]struct{}
+	done, doneBefore map[peerRequest]struct{}
 
 	names    map[WorkerID]string
 	replicas map[uint64]time.Time // the others, and when they last told something
@@ -95,6 +98,8 @@ const (
 	doneKept     = 4096
 	mostReplicas = 256 // that share the workers; what others tell is counted all the same
 )
+
+type peerRequest struct{ replica, request uint64 }
 
 type peerFlight struct {
 	worker WorkerID
@@ -119,12 +124,13 @@ func NewPeers(o PeersOptions) (*Peers, error) {
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 1 << 18
 	}
-	return &Peers{o: o, open: map[uint64]peerFlight{}, done: map[uint64]struct{}{}, names: map[WorkerID]string{}, replicas: map[uint64]time.Time{}}, nil
+	return &Peers{o: o, open: map[peerRequest]peerFlight{}, done: map[peerRequest]struct{}{}, names: map[WorkerID]string{}, replicas: map[uint64]time.Time{}}, nil
 }
 
 // Add makes a worker known that [InFlight.Add] made known before, by the name that all
-// replicas have for it. One that was not added is no replica's first. Adding it again
-// changes its name.
+// replicas have for it. One that was not added is no replica's first, nor are those
+// without a name or with the name of another one, on which replicas could not agree;
+// their requests count like all others. Adding it again changes its name.
 func (p *Peers) Add(w WorkerID, name string) {
 	if !p.lock() {
 		return
@@ -135,7 +141,8 @@ func (p *Peers) Add(w WorkerID, name string) {
 }
 
 // Remove forgets a worker, and the requests sent there: who tells of their ends may do
-// so by a name that is not known any more. It looks at every open request.
+// so by a name that is not known any more. It looks at every open request. What is
+// sent there after that counts as long as [InFlight.Remove] was not called too.
 func (p *Peers) Remove(w WorkerID) {
 	if !p.lock() {
 		return
@@ -165,9 +172,12 @@ func (p *Peers) share() {
 		p.o.InFlight.share(0, nil, nil)
 		return
 	}
-	workers := slices.SortedFunc(maps.Keys(p.names), func(a, b WorkerID) int {
-		return cmp.Or(cmp.Compare(p.names[a], p.names[b]), cmp.Compare(a, b))
-	})
+	named := map[string]int{"": 2}
+	for _, name := range p.names {
+		named[name]++
+	}
+	workers := slices.SortedFunc(maps.Keys(p.names), func(a, b WorkerID) int { return cmp.Compare(p.names[a], p.names[b]) })
+	workers = slices.DeleteFunc(workers, func(w WorkerID) bool { return named[p.names[w]] > 1 })
 	before := 0
 	for id := range p.replicas {
 		if id < p.o.Replica {
@@ -222,7 +232,8 @@ func (p *Peers) Heard(n *PeerNote) error {
 	if n.Event == PeerSent {
 		return p.sent(n)
 	}
-	f, ok := p.open[n.Request]
+	id := peerRequest{n.Replica, n.Request}
+	f, ok := p.open[id]
 	if !ok {
 		return nil
 	}
@@ -233,10 +244,10 @@ func (p *Peers) Heard(n *PeerNote) error {
 	case PeerFinished:
 		_ = f.flight.Finish()
 		f.ticket.Done()
-		delete(p.open, n.Request)
-		p.complete(n.Request)
+		delete(p.open, id)
+		p.complete(id)
 	default:
-		p.drop(n.Request)
+		p.drop(id)
 	}
 	if p.o.KVAtlas != nil && n.Event != PeerFailed {
 		p.o.KVAtlas.FirstToken(n.Observation)
@@ -245,7 +256,8 @@ func (p *Peers) Heard(n *PeerNote) error {
 }
 
 func (p *Peers) sent(n *PeerNote) error {
-	if p.known(n.Request) {
+	id := peerRequest{n.Replica, n.Request}
+	if p.known(id) {
 		return nil
 	}
 	cached := n.CachedTokens
@@ -274,10 +286,10 @@ func (p *Peers) sent(n *PeerNote) error {
 		p.drop(p.order[0])
 		p.order = p.order[1:]
 	}
-	p.open[n.Request] = f
-	p.order = append(p.order, n.Request)
+	p.open[id] = f
+	p.order = append(p.order, id)
 	if len(p.order) > 2*len(p.open)+64 {
-		kept := make([]uint64, 0, 2*len(p.open))
+		kept := make([]peerRequest, 0, 2*len(p.open))
 		for _, id := range p.order {
 			if _, ok := p.open[id]; ok {
 				kept = append(kept, id)
@@ -289,7 +301,7 @@ func (p *Peers) sent(n *PeerNote) error {
 }
 
 // known tells whether a request is open or was completed not long ago.
-func (p *Peers) known(id uint64) bool {
+func (p *Peers) known(id peerRequest) bool {
 	_, open := p.open[id]
 	_, done := p.done[id]
 	_, before := p.doneBefore[id]
@@ -298,14 +310,14 @@ func (p *Peers) known(id uint64) bool {
 
 // complete remembers that a request is complete: the last ones in two halves, of which
 // the older is forgotten as a whole.
-func (p *Peers) complete(id uint64) {
+func (p *Peers) complete(id peerRequest) {
 	if p.done[id] = struct{}{}; len(p.done) == doneKept {
-		p.done, p.doneBefore = make(map[uint64]struct{}, doneKept), p.done
+		p.done, p.doneBefore = make(map[peerRequest]struct{}, doneKept), p.done
 	}
 }
 
 // drop lets a request go as if it had failed; one that is not known is ignored.
-func (p *Peers) drop(id uint64) {
+func (p *Peers) drop(id peerRequest) {
 	f := p.open[id] // the zero value does nothing
 	_ = f.flight.Fail()
 	f.ticket.Fail()

@@ -208,3 +208,92 @@ func TestPeersUnknownEvent(t *testing.T) {
 	require.Equal(t, Known(1), load(t, loads, 1).Requests)
 	require.True(t, spec.Has(1, 1))
 }
+
+// TestPeersNumberTheirOwn: requests of replicas that say who they are may have the same
+// numbers.
+func TestPeersNumberTheirOwn(t *testing.T) {
+	p, loads, _, _ := newTestPeers(t, 0)
+	for replica := uint64(1); replica <= 3; replica++ {
+		for range 2 {
+			require.NoError(t, p.Heard(&PeerNote{Request: 7, Replica: replica, Observation: Observation{Worker: 1, PromptTokens: 100}}))
+		}
+	}
+	require.Equal(t, Known(3), load(t, loads, 1).Requests)
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Replica: 2, Event: PeerFinished}))
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Replica: 4, Event: PeerFailed}), "nobody's")
+	require.NoError(t, p.Heard(&PeerNote{Request: 7, Replica: 2, Observation: Observation{Worker: 1, PromptTokens: 100}}), "is complete")
+	require.Equal(t, Known(2), load(t, loads, 1).Requests)
+}
+
+// TestPeersTooLate: notes of a request that has expired change no load, and let it go.
+func TestPeersTooLate(t *testing.T) {
+	h := newHand()
+	loads := h.inFlight(t, InFlightOptions{TTL: time.Minute})
+	loads.Add(1)
+	spec, err := NewSpeculation(SpeculationOptions{Now: loads.o.Now})
+	require.NoError(t, err)
+	atlas := plainAtlas(t, KVAtlasOptions{})
+	p, err := NewPeers(PeersOptions{InFlight: loads, Speculation: spec, KVAtlas: atlas})
+	require.NoError(t, err)
+	sent := PeerNote{Request: 1, Observation: Observation{Worker: 1, PromptTokens: 1000}, Keys: []uint64{1}, BlockSize: 16}
+	require.NoError(t, p.Heard(&sent))
+	h.advance(time.Minute)
+	require.Equal(t, Known(0), load(t, loads, 1).Requests)
+	require.NoError(t, p.Heard(&sent), "is heard twice still")
+	slow := Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: time.Second}
+	before := atlas.Rate(1)
+	for _, e := range []PeerEvent{PeerFirstToken, PeerFinished} {
+		require.NoError(t, p.Heard(&PeerNote{Request: 1, Event: e, Observation: slow}))
+		require.Equal(t, Known(0), load(t, loads, 1).Requests)
+		require.False(t, spec.Has(1, 1))
+	}
+	require.Less(t, atlas.Rate(1), before, "it teaches")
+	require.Empty(t, p.open)
+
+	// A beginning that is overtaken by its end counts for as long as any.
+	require.NoError(t, p.Heard(&PeerNote{Request: 2, Event: PeerFinished}))
+	sent.Request = 2
+	require.NoError(t, p.Heard(&sent))
+	h.advance(59 * time.Second)
+	require.Equal(t, Known(1), load(t, loads, 1).Requests)
+	h.advance(time.Second)
+	require.Equal(t, Known(0), load(t, loads, 1).Requests)
+}
+
+// TestPeersNames: what replicas could not agree on is nobody's first, nor is what was
+// removed here only, whose requests count on until the account forgets it too.
+func TestPeersNames(t *testing.T) {
+	loads, err := NewInFlight(InFlightOptions{})
+	require.NoError(t, err)
+	p, err := NewPeers(PeersOptions{InFlight: loads, Replica: 1})
+	require.NoError(t, err)
+	for w, name := range []string{"", "", "b", "a", "b", "c"} {
+		loads.Add(WorkerID(w))
+		p.Add(WorkerID(w), name)
+	}
+	require.NoError(t, p.Heard(&PeerNote{Request: 1, Replica: 2, Observation: Observation{Worker: 0, PromptTokens: 10}}))
+	theirs := func() (all []WorkerID) {
+		for w := range WorkerID(6) {
+			if acc := loads.workers.get(w); acc != nil && acc.others {
+				all = append(all, w)
+			}
+		}
+		return all
+	}
+	require.Equal(t, []WorkerID{5}, theirs(), "a is this one's")
+	p.Add(2, "d")
+	require.Equal(t, []WorkerID{2, 4}, theirs(), "b and d are the other's")
+	p.Remove(4)
+	require.Equal(t, []WorkerID{5}, theirs())
+	note := PeerNote{Request: 2, Replica: 2, Observation: Observation{Worker: 4, PromptTokens: 10}}
+	require.NoError(t, p.Heard(&note))
+	require.Equal(t, Known(1), load(t, loads, 4).Requests)
+	loads.Remove(4)
+	note.Request = 3
+	require.ErrorIs(t, p.Heard(&note), ErrUnknownWorker)
+	require.Equal(t, Known(1), load(t, loads, 0).Requests)
+	loads.Remove(5)
+	require.Empty(t, theirs())
+	p.Remove(5)
+	require.Equal(t, []WorkerID{2}, theirs(), "c takes no turn any more")
+}
