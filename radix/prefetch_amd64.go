@@ -11,3 +11,8 @@ func prefetch(at []*bucket) (touched uint64)
 //
 //go:noescape
 func askKeys(first *uint64, lines int)
+
+// askPage asks for the cache line of a page, to read it.
+//
+//go:noescape
+func askPage(pg *page)

@@ -31,3 +31,9 @@ line:
 	DECQ CX
 	JNZ  line
 	RET
+
+// func askPage(pg *page)
+TEXT ·askPage(SB), NOSPLIT, $0-8
+	MOVQ pg+0(FP), AX
+	PREFETCHT0 (AX)
+	RET

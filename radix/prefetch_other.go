@@ -12,3 +12,5 @@ func prefetch(at []*bucket) (touched uint64) {
 }
 
 func askKeys(*uint64, int) {}
+
+func askPage(*page) {}

@@ -27,6 +27,7 @@ type walk struct {
 	cell   uint32    // reader cell that was free last time
 	reused bool      // not the first call
 	recent []uint64  // the upper half of a key, and its position
+	parted int       // the key at which the last prompt left its first stretch
 }
 
 // joint is a worker that needs presence rows of several holders.
@@ -178,9 +179,13 @@ func (x *Index) walk(w *walk) {
 	var pos uint32 // where key i may lie; 0 = not known
 	i, sure, any := 0, false, w.anyAlive()
 	recalled := -1 // the key that was last recalled
+	x.askAhead(w)
 	for (any || w.left > 0) && w.need(i) {
 		if pos == 0 {
 			key := normal(w.keys[i])
+			if w.parted == 0 {
+				w.parted = i
+			}
 			if recalled < i {
 				pos, sure, recalled = x.recall(w, key), false, i
 			}
@@ -256,6 +261,23 @@ func (x *Index) walk(w *walk) {
 		}
 	}
 	w.endAll(i)
+}
+
+// askAhead asks for what a look-up of the key at which the last prompt left its first
+// stretch will read: prompts of one system part where that ends.
+func (x *Index) askAhead(w *walk) {
+	if w.parted > 0 && w.parted < len(w.keys) {
+		key := normal(w.keys[w.parted])
+		if pos := x.recall(w, key); pos != 0 {
+			s := x.arena.slab(pos)
+			askPage(&s.pages[pos/pageKeys%slabPages])
+			askKeys(&s.keys[pos%slabKeys], 2)
+		} else {
+			h := x.table.hash(key)
+			askKeys(&x.table.dir.Load().segmentOf(h)[home(h)].slots[0], 1)
+		}
+	}
+	w.parted = 0
 }
 
 // strideMost is how many pages stride looks ahead.
