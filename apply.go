@@ -64,7 +64,7 @@ func (a *Atlas) Apply(name string, payload []byte) error {
 		var dec kvevents.Decoder
 		if err := dec.Decode(payload, &w.batch); err != nil {
 			w.stats.Undecodable++
-			return fmt.Errorf("kvatlas: worker %q: %w", name, err)
+			return fmt.Errorf("kvatlas: worker %s: %w", quoted(name), err)
 		}
 		return w.apply(&w.batch)
 	})
@@ -99,7 +99,7 @@ func (a *Atlas) Clear(name string, media ...string) error {
 			case ok:
 				on = append(on, id)
 			case !a.weighs(m): // else nothing is there yet
-				return fmt.Errorf("%w: %q (worker %q)", ErrMedium, m, name)
+				return fmt.Errorf("%w: %s (worker %s)", ErrMedium, quoted(m), quoted(name))
 			}
 		}
 		if len(on) == 0 {
@@ -264,7 +264,7 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 				continue // in a place of their own, as before
 			}
 			if err := w.applyChunks(e); err != nil {
-				return fmt.Errorf("kvatlas: worker %q: %s of LMCache: %w", w.Name, e.Kind, err)
+				return fmt.Errorf("kvatlas: worker %s: %s of LMCache: %w", quoted(w.Name), e.Kind, err)
 			}
 			continue
 		}
@@ -297,7 +297,7 @@ func (w *worker) enter(p *place, b *kvevents.Batch) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("kvatlas: worker %q: %s: %w", w.Name, e.Kind, err)
+			return fmt.Errorf("kvatlas: worker %s: %s: %w", quoted(w.Name), e.Kind, err)
 		}
 	}
 	if b.UnknownTypes > 0 && !w.empty(p) {

@@ -73,7 +73,7 @@ func (w *Worker) guessEngine() error {
 		}
 		first = cmp.Or(first, err)
 	}
-	return cmp.Or(first, fmt.Errorf("%w: release %q needs its Engine", ErrOptions, w.Release))
+	return cmp.Or(first, fmt.Errorf("%w: release %s needs its Engine", ErrOptions, quoted(w.Release)))
 }
 
 // monitored makes the worker's monitor, whose news are acted on in watch.

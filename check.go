@@ -141,7 +141,7 @@ func (w *worker) checkBlocks(p *place, h radix.Holder, e *kvevents.Event) {
 		return
 	}
 	if len(e.SpecKind) > 0 && (known && kind != group.Kind || !known && group.Kind == radix.FullAttention) {
-		w.lastingly(fmt.Sprintf("cache group %d of the engine is %q, described as %s: give Cache.Groups", max(h.Group, 0), e.SpecKind, group.Kind))
+		w.lastingly(fmt.Sprintf("cache group %d of the engine is %s, described as %s: give Cache.Groups", max(h.Group, 0), quoted(string(e.SpecKind)), group.Kind))
 		return
 	}
 	unit, size := p.unit(), p.unit()

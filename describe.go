@@ -90,7 +90,7 @@ func (w *Worker) checkEngine() error {
 	case w.Auto && w.documented():
 		return fmt.Errorf("%w: an automatic worker of %s: give Release and BlockSize, and not Auto", ErrUnsupported, w.Engine)
 	case w.Engine != "vllm" && w.Engine != sglang && !w.documented() && !(w.Auto && w.Engine == ""):
-		return fmt.Errorf("%w: engine %q; known are vllm, sglang, and from documents %s", ErrUnsupported, w.Engine, FromDocuments)
+		return fmt.Errorf("%w: engine %s; known are vllm, sglang, and from documents %s", ErrUnsupported, quoted(w.Engine), FromDocuments)
 	case w.XXH3Seed != 0 && w.Engine != dynamo && w.Engine != mooncake:
 		return fmt.Errorf("%w: XXH3Seed is of dynamo and mooncake", ErrUnsupported)
 	case w.DynamoEvents && w.Engine != sglang:

@@ -20,7 +20,7 @@ func VLLMWorker(name string, version []byte) (Worker, error) {
 		Version string `json:"version"`
 	}
 	if err := json.Unmarshal(version, &answer); err != nil || answer.Version == "" {
-		return Worker{}, fmt.Errorf("kvatlas: answer of /version of worker %q: want {\"version\": \"0.32.0\"}, got %q (%w)", name, clip(version), orInvalid(err))
+		return Worker{}, fmt.Errorf("kvatlas: answer of /version of worker %s: want {\"version\": \"0.32.0\"}, got %q (%w)", quoted(name), clip(version), orInvalid(err))
 	}
 	return Worker{Name: name, Auto: true, Engine: "vllm", Release: known("vllm", answer.Version)}, nil
 }
@@ -40,21 +40,21 @@ func SGLangWorker(name string, info []byte) (Worker, error) {
 		} `json:"kv_events"` // from 0.5.13
 	}
 	if err := json.Unmarshal(info, &answer); err != nil || answer.Version == "" {
-		return Worker{}, fmt.Errorf("kvatlas: answer of /server_info of worker %q: want an object with a version, got %q (%w)", name, clip(info), orInvalid(err))
+		return Worker{}, fmt.Errorf("kvatlas: answer of /server_info of worker %s: want an object with a version, got %q (%w)", quoted(name), clip(info), orInvalid(err))
 	}
 	w := Worker{Name: name, Auto: true, Engine: sglang, Release: known(sglang, answer.Version), BlockSize: answer.PageSize * max(answer.DCP, 1)}
 	if answer.Events != nil && answer.Events.BlockSize > 0 {
 		w.BlockSize = answer.Events.BlockSize
 	}
 	if w.BlockSize < 0 || answer.PageSize > 1<<20 || answer.DCP > 1<<10 {
-		return Worker{}, fmt.Errorf("%w: worker %q says that it has pages of %d tokens", ErrBlockSize, name, answer.PageSize)
+		return Worker{}, fmt.Errorf("%w: worker %s says that it has pages of %d tokens", ErrBlockSize, quoted(name), answer.PageSize)
 	}
 	if answer.Config != "" {
 		var config struct {
 			Format string `json:"format"`
 		}
 		if err := json.Unmarshal([]byte(answer.Config), &config); err != nil {
-			return Worker{}, fmt.Errorf("kvatlas: kv_events_config of worker %q: %w", name, err)
+			return Worker{}, fmt.Errorf("kvatlas: kv_events_config of worker %s: %w", quoted(name), err)
 		}
 		w.DynamoEvents = config.Format == "dynamo"
 	}

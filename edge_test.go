@@ -3,6 +3,7 @@ package kvatlas_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -208,6 +209,40 @@ func TestRefusedDescriptions(t *testing.T) {
 	require.ErrorIs(t, err, scoring.ErrFigure)
 	require.EqualError(t, err, `kvatlas: invalid options: scoring: KVUsage of worker "a" is 37; 0 to 1 is needed`)
 	require.NoError(t, a.SetLoad("a", scoring.Load{KVUsage: scoring.Known(1), Queued: scoring.Known(-1)}), "of which Queued is not read")
+}
+
+// TestLongNamesAreCut: no error is as long as a name or release that somebody sent.
+func TestLongNamesAreCut(t *testing.T) {
+	long := strings.Repeat("n", 10_000)
+	a := newAtlas(t, worker(long), worker("b"))
+	add := func(change func(*kvatlas.Worker)) error {
+		w := worker(long + "2")
+		change(&w)
+		return a.AddWorker(w)
+	}
+	_, vllm := kvatlas.VLLMWorker(long, []byte("{}"))
+	_, sglang := kvatlas.SGLangWorker(long, []byte("{}"))
+	_, begin := a.Begin(&kvatlas.Request{}, &kvatlas.Choice{})
+	for what, err := range map[string]error{
+		"exists":     a.AddWorker(kvatlas.Worker{Name: long, Release: "0.31.0", BlockSize: 32}),
+		"NUL":        add(func(w *kvatlas.Worker) { w.Name = "\x00" + long }),
+		"rank":       add(func(w *kvatlas.Worker) { w.Rank = -1 }),
+		"release":    add(func(w *kvatlas.Worker) { w.Release = long }),
+		"releases":   add(func(w *kvatlas.Worker) { w.Cache.Release = long }),
+		"engine":     add(func(w *kvatlas.Worker) { w.Engine = long }),
+		"auto":       add(func(w *kvatlas.Worker) { *w = kvatlas.Worker{Name: long + "2", Auto: true, Release: long} }),
+		"capability": add(func(w *kvatlas.Worker) { w.Capability = -1 }),
+		"source":     add(func(w *kvatlas.Worker) { w.Replica = long }),
+		"load":       a.SetLoad(long, scoring.Load{RTT: scoring.Known(-1)}),
+		"unknown":    a.SetLoad(long+"3", scoring.Load{}),
+		"payload":    a.Apply(long, []byte{1}),
+		"version":    vllm,
+		"info":       sglang,
+		"choice":     begin,
+	} {
+		require.Error(t, err, what)
+		require.Less(t, len(err.Error()), 500, what)
+	}
 }
 
 // TestAdapterWithoutPath: from 0.31 on a prompt with an adapter hashes to something

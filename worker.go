@@ -184,11 +184,11 @@ func (a *Atlas) AddWorker(w Worker) error {
 	case w.Name == "":
 		return ErrWorkerName
 	case w.Name[0] == 0: // names of our own in the indexes
-		return fmt.Errorf("%w, got one that begins with NUL: %q", ErrWorkerName, w.Name)
+		return fmt.Errorf("%w, got one that begins with NUL: %s", ErrWorkerName, quoted(w.Name))
 	case w.Rank < 0:
-		return fmt.Errorf("%w: rank %d of worker %q, want 0 or more", ErrOptions, w.Rank, w.Name)
+		return fmt.Errorf("%w: rank %d of worker %s, want 0 or more", ErrOptions, w.Rank, quoted(w.Name))
 	case w.Cache.Release != "" && w.Cache.Release != w.Release:
-		return fmt.Errorf("%w: worker %q is of release %q, its cache of %q: give the release once", ErrOptions, w.Name, w.Release, w.Cache.Release)
+		return fmt.Errorf("%w: worker %s is of release %s, its cache of %s: give the release once", ErrOptions, quoted(w.Name), quoted(w.Release), quoted(w.Cache.Release))
 	}
 	if err := (&scoring.Candidate{Name: w.Name, Capability: w.Capability}).Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
@@ -213,10 +213,10 @@ func (a *Atlas) AddWorker(w Worker) error {
 		if sameWorker(&old.Worker, &n.Worker) {
 			return nil
 		}
-		return fmt.Errorf("%w: %q", ErrWorkerExists, w.Name)
+		return fmt.Errorf("%w: %s", ErrWorkerExists, quoted(w.Name))
 	}
 	if old, ok := s.bySource[w.source()]; ok {
-		return fmt.Errorf("%w: rank %d of replica %q is worker %q", ErrWorkerExists, w.Rank, w.source().Worker, old.Name)
+		return fmt.Errorf("%w: rank %d of replica %s is worker %s", ErrWorkerExists, w.Rank, quoted(w.source().Worker), quoted(old.Name))
 	}
 	if as != nil {
 		err = n.move(*as)

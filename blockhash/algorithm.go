@@ -75,5 +75,5 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 	case "sha256_cbor_64bit":
 		why = " (renamed in vLLM; the old one chained 64-bit values)"
 	}
-	return 0, fmt.Errorf("%w %q%s: valid names are %s", ErrAlgorithm, name, why, quoteList(algorithmNames[:]))
+	return 0, fmt.Errorf("%w %.64q%s: valid names are %s", ErrAlgorithm, name, why, quoteList(algorithmNames[:]))
 }

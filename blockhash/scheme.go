@@ -250,11 +250,11 @@ func SchemeFor(engine, release string) (Scheme, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return Scheme{}, fmt.Errorf("%w: engine %q: known engines are %s", ErrScheme, engine, quoteList(engineNames()))
+		return Scheme{}, fmt.Errorf("%w: engine %.64q: known engines are %s", ErrScheme, engine, quoteList(engineNames()))
 	}
 	v, pre, ok := parseVersion(release)
 	if !ok {
-		return Scheme{}, fmt.Errorf("%w: version %q of %s cannot be read: want a form like \"0.31.0\"", ErrScheme, release, name)
+		return Scheme{}, fmt.Errorf("%w: version %.64q of %s cannot be read: want a form like \"0.31.0\"", ErrScheme, release, name)
 	}
 	if v.less(eras[ids[0]].since) {
 		return Scheme{}, fmt.Errorf("%w: %s %s is older than %s, the oldest release known here",

@@ -149,6 +149,13 @@ func TestNotMade(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, families)
 	}
+	var l *metrics.Latency
+	var h *metrics.StreamHook
+	l.Observe(kvatlas.StageMatch, time.Second)
+	l.Tokenized(time.Second)
+	h.OnBatch(kvevents.Source{}, &kvevents.Batch{}, time.Second)
+	h.OnLoss(kvevents.Loss{})
+	h.OnClear(kvevents.Source{}, kvevents.ClearRestart)
 }
 
 // TestWorkersAreBounded: beyond the limit workers are added up.

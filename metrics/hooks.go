@@ -9,9 +9,9 @@ import (
 )
 
 // Latency is a [kvatlas.Observer] that keeps a histogram of each stage of a
-// decision, from 1 µs to 1 s. The zero value is ready. It must not be copied, is
-// safe for concurrent use and does not allocate. Give it to the Atlas and to its
-// [Instance].
+// decision, from 1 µs to 1 s. The zero value is ready, nil counts nothing. It must not
+// be copied, is safe for concurrent use and does not allocate. Give it to the Atlas and
+// to its [Instance].
 type Latency struct {
 	stages   [kvatlas.NumStages]histogram
 	tokenize histogram
@@ -21,7 +21,7 @@ var _ kvatlas.Observer = (*Latency)(nil)
 
 // Observe implements [kvatlas.Observer].
 func (l *Latency) Observe(s kvatlas.Stage, d time.Duration) {
-	if int(s) < len(l.stages) {
+	if l != nil && int(s) < len(l.stages) {
 		l.stages[s].observe(latencyBounds, d)
 	}
 }
@@ -30,12 +30,16 @@ func (l *Latency) Observe(s kvatlas.Stage, d time.Duration) {
 // Atlas has no part in. Call it yourself:
 //
 //	defer func(start time.Time) { latency.Tokenized(time.Since(start)) }(time.Now())
-func (l *Latency) Tokenized(d time.Duration) { l.tokenize.observe(latencyBounds, d) }
+func (l *Latency) Tokenized(d time.Duration) {
+	if l != nil {
+		l.tokenize.observe(latencyBounds, d)
+	}
+}
 
 // StreamHook counts what happens to event streams by cause, over all workers.
-// The zero value is ready. It must not be copied, is safe for concurrent use and
-// does not allocate. Give it to one Subscriber, in SubscriberOptions.Hooks, and
-// to its [Instance].
+// The zero value is ready, nil counts nothing. It must not be copied, is safe for
+// concurrent use and does not allocate. Give it to one Subscriber, in
+// SubscriberOptions.Hooks, and to its [Instance].
 type StreamHook struct {
 	malformed    [len(reasons)]atomic.Uint64
 	losses, lost [len(losses)]atomic.Uint64
@@ -51,6 +55,9 @@ var (
 
 // OnBatch implements [kvevents.BatchHook].
 func (h *StreamHook) OnBatch(_ kvevents.Source, b *kvevents.Batch, lag time.Duration) {
+	if h == nil {
+		return
+	}
 	h.lag.observe(lagBounds, lag)
 	for i := range b.Malformed {
 		h.malformed[index(len(h.malformed), b.Malformed[i].Reason)].Add(1)
@@ -59,6 +66,9 @@ func (h *StreamHook) OnBatch(_ kvevents.Source, b *kvevents.Batch, lag time.Dura
 
 // OnLoss implements [kvevents.LossHook].
 func (h *StreamHook) OnLoss(l kvevents.Loss) {
+	if h == nil {
+		return
+	}
 	i := index(len(h.losses), l.Cause)
 	h.losses[i].Add(1)
 	h.lost[i].Add(l.Batches())
@@ -66,7 +76,9 @@ func (h *StreamHook) OnLoss(l kvevents.Loss) {
 
 // OnClear implements [kvevents.ClearHook].
 func (h *StreamHook) OnClear(_ kvevents.Source, c kvevents.ClearCause) {
-	h.clears[index(len(h.clears), c)].Add(1)
+	if h != nil {
+		h.clears[index(len(h.clears), c)].Add(1)
+	}
 }
 
 // index is where a value of an enumeration is counted: at 0 if it is not known.

@@ -35,7 +35,7 @@ func parseRelease(s string) (release, error) {
 	a, errA := strconv.ParseUint(major, 10, 16)
 	b, errB := strconv.ParseUint(minor, 10, 16)
 	if errA != nil || errB != nil {
-		return release{}, fmt.Errorf("%w: release %q is not of the form MAJOR.MINOR[.PATCH]", ErrProfile, s)
+		return release{}, fmt.Errorf("%w: release %.64q is not of the form MAJOR.MINOR[.PATCH]", ErrProfile, s)
 	}
 	return release{int(a), int(b)}, nil
 }
