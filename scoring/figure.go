@@ -3,7 +3,6 @@ package scoring
 import (
 	"fmt"
 	"math"
-	"unsafe"
 )
 
 // FigureError is a figure of a worker that cannot be: a load or capability out of its
@@ -43,27 +42,21 @@ func (c *Candidate) Validate() error {
 	return nil
 }
 
-// sound reports whether all figures can be; false where it takes [Candidate.mend] to
-// say. The bits of numbers that are not negative are ordered as they are; those of all
-// others are above. Every decision asks, so this is written for what it compiles to.
-func sound(candidates []Candidate) bool {
-	most, full := math.Float64bits(mostFigure), math.Float64bits(1)
-	for i := range candidates {
-		c := &candidates[i]
-		l := &c.Load
-		switch {
-		case bits(&l.Running) > most, bits(&l.Waiting) > most, bits(&l.KVUsage) > full, bits(&l.Requests) > most,
-			bits(&l.Peers) > most, bits(&l.Queued) > most, bits(&l.PrefillTokens) > most, bits(&l.Unheard) > most,
-			bits(&l.PromptTokens) > most, bits(&l.DecodeBlocks) > most, bits(&l.QPS) > most, bits(&l.RTT) > most,
-			bits(&l.CacheSize) > most, c.Capability != 0 && !(c.Capability >= leastFactor && c.Capability <= mostFigure):
-			return false
-		}
+// sound reports whether all figures can be; false where it takes mend to say. Every
+// decision asks this of every candidate, so it looks at each figure once: the bits of
+// numbers that are not negative are ordered as they are, those of all others are above.
+func (c *Candidate) sound() bool {
+	l, bits, most, full := &c.Load, math.Float64bits, math.Float64bits(mostFigure), math.Float64bits(1)
+	switch {
+	case bits(l.Running.Value) > most, bits(l.Waiting.Value) > most, bits(l.KVUsage.Value) > full,
+		bits(l.Requests.Value) > most, bits(l.Peers.Value) > most, bits(l.Queued.Value) > most,
+		bits(l.PrefillTokens.Value) > most, bits(l.Unheard.Value) > most, bits(l.PromptTokens.Value) > most,
+		bits(l.DecodeBlocks.Value) > most, bits(l.QPS.Value) > most, bits(l.RTT.Value) > most,
+		bits(l.CacheSize.Value) > most, c.Capability != 0 && !(c.Capability >= leastFactor && c.Capability <= mostFigure):
+		return false
 	}
 	return true
 }
-
-// bits is math.Float64bits of a gauge, without a way through a float register.
-func bits(g *Gauge) uint64 { return *(*uint64)(unsafe.Pointer(&g.Value)) }
 
 // mend takes the figures away that cannot be and appends them to faults.
 func (c *Candidate) mend(faults []FigureError) []FigureError {

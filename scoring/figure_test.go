@@ -118,6 +118,11 @@ func TestFaultsEverywhere(t *testing.T) {
 	require.Equal(t, `w0: 1 = kv(1); 1 faults, first scoring: KVUsage of worker "w0" is -9; 0 to 1 is needed`, d.String())
 	require.Equal(t, -9.0, cs[0].Load.KVUsage.Value)
 	require.ErrorIs(t, &d.Faults[0], ErrFigure)
+	require.Len(t, d.mended, 1, "what is sound is not copied")
+	watch := &watcher{}
+	watched := mustNew(t, Options{Scorers: []WeightedScorer{{Scorer: watch}}})
+	require.NoError(t, watched.Decide(&Request{Subset: []WorkerID{0}}, cs, &d))
+	require.Equal(t, []Gauge{{}, {}}, watch.saw, "whoever is told of the choice sees what was decided by")
 
 	require.NoError(t, p.Decide(&Request{Subset: []WorkerID{2, 1, 0}}, cs, &d))
 	require.Same(t, &cs[0], d.Chosen)
@@ -138,6 +143,19 @@ func TestFaultsEverywhere(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() { _ = p.Decide(req, cs, &d) }))
 	}
 }
+
+// watcher notes the use of the cache that it sees, as a scorer and as an observer.
+type watcher struct{ saw []Gauge }
+
+func (w *watcher) Name() string { return "watcher" }
+
+func (w *watcher) Score(_ *Request, candidates []*Candidate, dst []float64) error {
+	w.saw = append(w.saw, candidates[0].Load.KVUsage)
+	clear(dst)
+	return nil
+}
+
+func (w *watcher) Chosen(_ *Request, c *Candidate) { w.saw = append(w.saw, c.Load.KVUsage) }
 
 func TestValidate(t *testing.T) {
 	c := fleet()[0]

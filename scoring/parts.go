@@ -43,7 +43,8 @@ type Picker interface {
 
 // Observer is implemented by parts of a policy that want to know what was
 // decided: round robin, affinity, least recently used. It is called once for
-// each decision that is not a dry run, after the pick.
+// each decision that is not a dry run, after the pick, with the candidate as the other
+// parts see it, and must not keep that.
 type Observer interface {
 	Chosen(req *Request, c *Candidate)
 }

@@ -150,6 +150,11 @@ func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error
 		d.Policy = p.name
 	}
 	i, err := p.decide(req, candidates, d)
+	if err == nil && !req.DryRun {
+		for _, o := range p.observers {
+			o.Chosen(req, d.Candidates[i])
+		}
+	}
 	d.original()
 	if err != nil {
 		return err
@@ -157,11 +162,6 @@ func (p *Policy) Decide(req *Request, candidates []Candidate, d *Decision) error
 	d.Chosen, d.Total = d.Candidates[i], d.Totals[i]
 	if req.Fallbacks > 0 {
 		d.rank(i, req.Fallbacks)
-	}
-	if !req.DryRun {
-		for _, o := range p.observers {
-			o.Chosen(req, d.Chosen)
-		}
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (p *Policy) filter(req *Request, candidates []Candidate, d *Decision) error
 	if req.Subset != nil {
 		d.within(req.Subset)
 	}
-	sound, view := sound(candidates), d.view
+	view := d.view
 	for i := range candidates {
 		c := &candidates[i]
 		if req.Subset != nil && !d.in(c.ID) {
@@ -198,7 +198,7 @@ func (p *Policy) filter(req *Request, candidates []Candidate, d *Decision) error
 			}
 			continue
 		}
-		if !sound {
+		if !c.sound() {
 			c = d.mend(c)
 		}
 		view = append(view, c)
