@@ -84,7 +84,7 @@ type Peers struct {
 
 	mu    sync.Mutex
 	open  map[peerRequest]peerFlight
-	order []peerRequest // in which they were heard; some have ended
+	order []peerTurn // in which they were heard; some have ended
 	// The requests that were completed last, and those before them.
 	done, doneBefore map[peerRequest]struct{}
 
@@ -105,6 +105,12 @@ type peerFlight struct {
 	worker WorkerID
 	flight Flight
 	ticket SpecTicket
+}
+
+// peerTurn is a request and which time it is: one that failed may be sent again.
+type peerTurn struct {
+	request peerRequest
+	flight  Flight
 }
 
 // NewPeers returns an account of other replicas' requests that has heard nothing.
@@ -283,22 +289,21 @@ func (p *Peers) sent(n *PeerNote) error {
 		f.ticket = p.o.Speculation.Sent(n.Worker, n.Keys)
 	}
 	for len(p.open) >= p.o.MaxRequests {
-		p.drop(p.order[0])
+		if !p.over(p.order[0]) {
+			p.drop(p.order[0].request)
+		}
 		p.order = p.order[1:]
 	}
 	p.open[id] = f
-	p.order = append(p.order, id)
+	p.order = append(p.order, peerTurn{id, flight})
 	if len(p.order) > 2*len(p.open)+64 {
-		kept := make([]peerRequest, 0, 2*len(p.open))
-		for _, id := range p.order {
-			if _, ok := p.open[id]; ok {
-				kept = append(kept, id)
-			}
-		}
-		p.order = kept
+		p.order = slices.Clone(slices.DeleteFunc(p.order, p.over))
 	}
 	return nil
 }
+
+// over tells whether a request has ended since.
+func (p *Peers) over(t peerTurn) bool { return p.open[t.request].flight != t.flight }
 
 // known tells whether a request is open or was completed not long ago.
 func (p *Peers) known(id peerRequest) bool {

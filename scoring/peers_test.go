@@ -192,6 +192,28 @@ func TestPeersLateCopies(t *testing.T) {
 	require.Equal(t, Known(1), load(t, loads, 1).Requests)
 }
 
+// TestPeersSentAgain: a request that failed and is sent again is as old as its last time,
+// and as often as that happens nothing is kept of the times before.
+func TestPeersSentAgain(t *testing.T) {
+	p, _, _, _ := newTestPeers(t, 3)
+	heard := func(id uint64, e PeerEvent) {
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Event: e, Observation: Observation{Worker: 1, PromptTokens: 20}}))
+	}
+	for id := range uint64(3) {
+		heard(id, PeerSent)
+	}
+	heard(0, PeerFailed)
+	heard(0, PeerSent)
+	heard(3, PeerSent)
+	require.Contains(t, p.open, peerRequest{0, 0})
+	require.NotContains(t, p.open, peerRequest{0, 1}, "was the oldest")
+	for range 1000 {
+		heard(0, PeerFailed)
+		heard(0, PeerSent)
+	}
+	require.LessOrEqual(t, len(p.order), 2*len(p.open)+64)
+}
+
 // TestPeersUnknownEvent: an event that is not known is an error, and changes and teaches
 // nothing.
 func TestPeersUnknownEvent(t *testing.T) {
