@@ -465,7 +465,7 @@ func (a *InFlight) load(w WorkerID, l *Load) error {
 	}
 	if a.others > 0 {
 		l.Unheard = Known(0)
-		if acc.others {
+		if acc.others && a.now.Sub(a.unheard.last) < replicaGone { // or nobody is left who could tell
 			l.Unheard.Value = a.unheard.expected() / float64(a.others)
 		}
 	}

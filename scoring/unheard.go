@@ -13,7 +13,8 @@ import (
 // is less than unheardWindow. The zero value has learned nothing and expects nothing.
 type unheard struct {
 	at         time.Time
-	own, heard float64 // decisions here and tokens told, fading with unheardWindow
+	own, heard float64   // decisions here and tokens told, fading with unheardWindow
+	last       time.Time // when something was told
 
 	tokens, decisions float64 // sums over decisions, of which the latest count most
 }
@@ -44,6 +45,7 @@ func (u *unheard) told(now time.Time, tokens int) {
 	u.fade(now)
 	u.tokens += u.own * float64(tokens)
 	u.heard += float64(tokens)
+	u.last = now
 }
 
 // expected returns the tokens of all others at a decision.

@@ -107,6 +107,35 @@ func TestUnheardBegins(t *testing.T) {
 	require.InDelta(t, 195, u.expected(), 10, "what is told an hour later has nothing to do with it")
 }
 
+// TestUnheardOfNobody: of replicas that are all gone nothing is expected, though there is
+// nobody left to hear it from.
+func TestUnheardOfNobody(t *testing.T) {
+	h := newHand()
+	loads := h.inFlight(t, InFlightOptions{})
+	p, err := NewPeers(PeersOptions{InFlight: loads, Replica: 1})
+	require.NoError(t, err)
+	for w, name := range []string{"a", "b"} {
+		loads.Add(WorkerID(w))
+		p.Add(WorkerID(w), name)
+	}
+	told := func(id uint64) {
+		require.NoError(t, p.Heard(&PeerNote{Replica: 2, Request: id, Observation: Observation{Worker: 1, PromptTokens: 1000}}))
+	}
+	for id := range uint64(50) {
+		_, err := loads.Begin(0, Sent{PromptTokens: 1000})
+		require.NoError(t, err)
+		told(id)
+		h.advance(time.Second)
+	}
+	h.advance(replicaGone - time.Second - 1)
+	require.Greater(t, load(t, loads, 1).Unheard.Value, 900.)
+	h.advance(1)
+	require.Equal(t, Known(0), load(t, loads, 1).Unheard)
+	told(50)
+	require.Greater(t, load(t, loads, 1).Unheard.Value, 900., "it is back")
+	require.Equal(t, Known(0), load(t, loads, 0).Unheard)
+}
+
 // TestPeersShareWorkers: three replicas that number the workers differently agree on
 // who has which first, also when one is there no more, and each expects at the others'
 // what one of them sent at such moments, but for siblings.
