@@ -242,9 +242,17 @@ func (x *Index) behind(pos uint32, keys []uint64) int {
 	}
 	sl, off := x.arena.slab(pos), pos%pageKeys
 	// Lines that nobody holds are not in the table; what they say is stale.
-	live := wholeLines(x.union(x.arena.page(pos))) >> off
-	limit := min(bits.TrailingZeros64(^live), len(keys))
-	return equalRun(sl.keys[pos%slabKeys:][:limit], keys)
+	held := x.union(x.arena.page(pos))
+	live := wholeLines(held) >> off
+	there := sl.keys[pos%slabKeys:][:min(bits.TrailingZeros64(^live), len(keys))]
+	n := equalRun(there, keys)
+	// Of positions that nobody holds some are unused, which the key 0 is equal to.
+	for b := live &^ (held >> off) & (1<<n - 1); b != 0; b &= b - 1 {
+		if i := bits.TrailingZeros64(b); there[i] == 0 {
+			return i
+		}
+	}
+	return n
 }
 
 // before is behind for keys that lie one in front of the other.
@@ -255,7 +263,7 @@ func (x *Index) before(pos uint32, keys []uint64) (n int) {
 	pos--
 	page, off := x.arena.pageOf(pos), int(pos%pageKeys)
 	live := wholeLines(x.union(x.arena.page(pos)))
-	for n <= off && n < len(keys) && page[off-n] == keys[n] && live>>(off-n)&1 != 0 {
+	for n <= off && n < len(keys) && page[off-n] == keys[n] && keys[n] != 0 && live>>(off-n)&1 != 0 {
 		n++
 	}
 	return n
