@@ -12,10 +12,10 @@ import (
 // KVAtlasOptions are the knobs of [NewKVAtlas]. The zero value is the default
 // policy.
 type KVAtlasOptions struct {
-	// PrefillRate is the prompt tokens a second that a worker computes, used
-	// until its own speed has been learned; 0 means 20,000. Only ratios to
-	// the other terms matter: too high, and early requests follow the cache
-	// less.
+	// PrefillRate is the prompt tokens a second that a worker computes, from 100
+	// to 10 million, used until its own speed has been learned; 0 means 20,000.
+	// Only ratios to the other terms matter: too high, and early requests follow
+	// the cache less.
 	PrefillRate float64
 	// FetchRate is the tokens a second that come from a colder medium; where
 	// 0: CPU 400,000, Storage 40,000, Remote 20,000. A medium slower than
@@ -192,6 +192,9 @@ func NewKVAtlas(o KVAtlasOptions) (*KVAtlas, error) {
 	}
 	o.RequestTime = max(0, o.RequestTime)
 	o.PrefillRate = orDefault(o.PrefillRate, 20000)
+	if o.PrefillRate < 1/slowest || o.PrefillRate > 1/fastest {
+		return nil, optionErrorf("PrefillRate", "is %v; 100 to 1e7 tokens a second are possible (0 takes the default)", o.PrefillRate)
+	}
 	for m, rate := range [NumMedia]float64{GPU: math.Inf(1), CPU: 400e3, Storage: 40e3, Remote: 20e3} {
 		if err := nonNegative("FetchRate["+Medium(m).String()+"]", o.FetchRate[m]); err != nil {
 			return nil, err
@@ -254,9 +257,10 @@ type Observation struct {
 //
 // One that can be and yet is far from all others, as of an engine that hung or a clock
 // that was set, has a limited say: after 8 observations, one makes the time a token that
-// was learned at most 8 times as long, after 32 not less than an eighth. It fades with
-// every further one, to a half within 23. Before that the first few decide alone; they
-// may be of short prompts, whose time says little of speed.
+// was learned at most 8 times as long, after 32 not less than an eighth. However long its
+// prompt, it then weighs no more than all before it, so it fades with every further one,
+// to a half within 23 of prompts like those before. Before that the first few decide
+// alone; they may be of short prompts, whose time says little of speed.
 func (k *KVAtlas) FirstToken(o Observation) {
 	if !k.made() || o.TTFT <= 0 || o.TTFT > time.Hour || o.PromptTokens <= 0 || o.PromptTokens > mostTokens || o.AheadTokens > mostTokens {
 		return
@@ -283,15 +287,19 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	}
 }
 
-// speed learns from the time for some tokens.
+// speed learns from the time for some tokens; that for none says nothing of it.
 func (l *learned) speed(tokens, seconds float64) {
-	was := l.xy / l.xx // of no use where xx is 0
-	l.xy, l.xx = learnDecay*l.xy+tokens*seconds, learnDecay*l.xx+tokens*tokens
-	if l.seen >= learnSlower && was > 0 {
-		l.xy = min(l.xy, oneSays*was*l.xx)
+	if tokens == 0 {
+		return
 	}
-	if l.seen >= learnFaster && was > 0 {
-		l.xy = max(l.xy, was*l.xx/oneSays)
+	xy, xx := learnDecay*l.xy, learnDecay*l.xx
+	l.xy, l.xx = xy+tokens*seconds, xx+tokens*tokens
+	switch {
+	case xx == 0: // the first
+	case l.seen >= learnSlower && l.xy/l.xx > oneSays*xy/xx:
+		l.xy, l.xx = oneSays*xy, xx
+	case l.seen >= learnFaster && l.xy/l.xx < xy/xx/oneSays:
+		l.xy, l.xx = xy/oneSays, xx
 	}
 }
 

@@ -442,6 +442,21 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 	k, p := learned(40)
 	heard(p, Observation{PromptTokens: 1000, AheadTokens: 1e6, TTFT: 200 * time.Millisecond})
 	require.InDelta(t, 160000, k.Rate(1), 1)
+	// However long the prompt of one that hung is, it fades as fast.
+	k, _ = learned(100)
+	for _, o := range []Observation{{PromptTokens: 1e6, TTFT: time.Hour}, {PromptTokens: 1000, AheadTokens: 1e8, TTFT: 100 * time.Second}} {
+		o.Worker, o.ReportedTokens = 1, -1
+		k.FirstToken(o)
+		for range 100 {
+			k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: 50 * time.Millisecond})
+		}
+		require.InEpsilon(t, 20000, k.Rate(1), 0.3)
+	}
+	// A prompt of which nothing was computed says nothing, however often.
+	for range 40_000 {
+		k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: 1000, TTFT: time.Second})
+	}
+	require.InEpsilon(t, 20000, k.Rate(1), 0.3)
 	// The limits of what is learned.
 	for ttft, rate := range map[time.Duration]float64{time.Hour: 100, time.Millisecond: 1e7} {
 		k := plainAtlas(t, KVAtlasOptions{})
@@ -453,10 +468,13 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 }
 
 func TestKVAtlasRefuses(t *testing.T) {
-	for _, o := range []KVAtlasOptions{{PrefillRate: -1}, {PrefillRate: math.NaN()}, {Work: math.NaN()}, {Work: math.Inf(1)},
+	for _, o := range []KVAtlasOptions{{PrefillRate: -1}, {PrefillRate: math.NaN()}, {PrefillRate: 99}, {PrefillRate: 1.01e7}, {Work: math.NaN()}, {Work: math.Inf(1)},
 		{Explore: 1.5}, {Explore: math.NaN()}, {Tolerance: math.NaN()}, {FetchRate: [NumMedia]float64{CPU: -1}}} {
 		_, err := NewKVAtlas(o)
 		require.ErrorIs(t, err, ErrOption, "%+v", o)
+	}
+	for _, rate := range []float64{100, 1e7} {
+		require.InEpsilon(t, rate, plainAtlas(t, KVAtlasOptions{PrefillRate: rate}).Rate(1), 1e-9)
 	}
 }
 
