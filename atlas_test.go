@@ -3,6 +3,7 @@ package kvatlas_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -604,6 +605,67 @@ func TestTrip(t *testing.T) {
 	none.Finish(1)
 	none.Fail()
 	require.NoError(t, none.Served("a"))
+}
+
+// TestTripOfRemovedWorker: what was sent to a worker that is gone says nothing of another
+// one that has its name, moves there when that serves it, and leaves nothing behind.
+func TestTripOfRemovedWorker(t *testing.T) {
+	now := time.Unix(100, 0)
+	a, err := kvatlas.New(kvatlas.Options{InFlight: scoring.InFlightOptions{Now: func() time.Time { return now }}})
+	require.NoError(t, err)
+	p := blockhash.Prompt{Tokens: tokens(33)}
+	req := &kvatlas.Request{Prompt: p}
+	begin := func() kvatlas.Trip {
+		require.NoError(t, a.AddWorker(worker("a")))
+		var c kvatlas.Choice
+		require.NoError(t, a.Route(req, &c))
+		trip, err := a.Begin(req, &c)
+		require.NoError(t, err)
+		now = now.Add(time.Second)
+		trip.FirstToken()
+		require.True(t, a.RemoveWorker("a"))
+		return trip
+	}
+	trip := begin()
+	require.ErrorIs(t, trip.Served("a"), kvatlas.ErrUnknownWorker)
+	require.NoError(t, a.AddWorker(worker("a")))
+	require.NoError(t, trip.Served("a"))
+	require.Equal(t, 1., requests(t, a, p)["a"])
+	require.NoError(t, trip.Served("a"))
+	trip.Fail()
+	require.Zero(t, requests(t, a, p)["a"])
+
+	require.True(t, a.RemoveWorker("a"))
+	trip = begin()
+	require.NoError(t, a.AddWorker(worker("a")))
+	sink, err := a.Sink("a")
+	require.NoError(t, err)
+	sink.(kvevents.Emptier).Empty()
+	trip.Finish(16)
+	require.Zero(t, a.Snapshot().Workers[0].Prediction, "is of the one before")
+	var m kvatlas.Match
+	require.NoError(t, a.Match(req, &m))
+	require.False(t, m.Workers[0].Unheard, "it served nothing yet")
+
+	learned := func() int64 {
+		return reflect.ValueOf(a).Elem().FieldByName("learner").Elem().FieldByName("workers").FieldByName("n").Int()
+	}
+	require.Zero(t, learned())
+	require.True(t, a.RemoveWorker("a"))
+	for range 5 {
+		trip := begin()
+		trip.Finish(0)
+	}
+	require.Zero(t, learned())
+	require.NoError(t, a.AddWorker(worker("a")))
+	var c kvatlas.Choice
+	require.NoError(t, a.Route(req, &c))
+	trip, err = a.Begin(req, &c)
+	require.NoError(t, err)
+	now = now.Add(time.Second)
+	trip.FirstToken()
+	trip.Finish(0)
+	require.Equal(t, int64(1), learned())
 }
 
 // TestSpeculation: siblings of a burst go together before the engine has

@@ -81,15 +81,18 @@ func (t *Trip) FirstToken() {
 func (t *Trip) Output(tokens int) { _ = t.flight.Output(tokens) }
 
 // Served says that another worker than the chosen one serves the request, after
-// a retry. It returns [ErrUnknownWorker] for one that is not known; the request
-// then stays where it was.
+// a retry; one that was removed and added again is another one. It returns
+// [ErrUnknownWorker] for one that is not known; the request then stays where it was.
 func (t *Trip) Served(name string) error {
-	if t.a == nil || name == t.worker {
+	if t.a == nil {
 		return nil
 	}
 	w, err := t.a.find(name)
 	if err != nil {
 		return err
+	}
+	if w.serial == t.seen.Worker {
+		return nil
 	}
 	if err := t.flight.Served(w.serial, 0); err != nil {
 		return err
@@ -112,27 +115,34 @@ func (t *Trip) Finish(cached int) {
 		return // ended before
 	}
 	t.claims.Done()
-	t.a.served(t.worker, t.seen.PromptTokens)
+	w := t.server()
+	if w != nil && t.seen.PromptTokens > w.BlockSize {
+		w.heard.CompareAndSwap(heardEmpty, heardSilent) // what still announces nothing is not empty
+	}
 	if t.seen.CachedTokens < 0 { // nothing was predicted for the worker that served it
 		t.tell(scoring.PeerFinished, scoring.PeerNote{})
 		return
 	}
 	t.seen.ReportedTokens, t.seen.TTFT = cached, t.ttft
 	t.tell(scoring.PeerFinished, scoring.PeerNote{Observation: t.seen})
-	if cached >= 0 {
-		_ = t.a.Reported(t.worker, t.seen.CachedTokens, cached) // a removed worker counts nothing
+	if w != nil && cached >= 0 {
+		_ = t.a.Reported(t.worker, t.seen.CachedTokens, cached)
 	}
 	if t.a.learner != nil {
 		t.a.learner.FirstToken(t.seen)
+		if t.server() == nil { // the fleet learns from it, and nobody will ask for this one
+			t.a.learner.Forget(t.seen.Worker)
+		}
 	}
 }
 
-// served notes that a prompt was computed: an engine that still announces nothing is not
-// empty, but silent.
-func (a *Atlas) served(name string, tokens int) {
-	if w, ok := a.current().byName[name]; ok && tokens > w.BlockSize {
-		w.heard.CompareAndSwap(heardEmpty, heardSilent)
+// server is the worker that serves the request; nil if it was removed, though one of its
+// name may be there again.
+func (t *Trip) server() *worker {
+	if w := t.a.current().byName[t.worker]; w != nil && w.serial == t.seen.Worker {
+		return w
 	}
+	return nil
 }
 
 // Fail says that the request ended without an answer.
