@@ -224,7 +224,7 @@ func (x *Index) walk(w *walk) {
 		}
 		at := pos % slabKeys
 		run := bits.TrailingZeros64(^(asked >> off))
-		whole := run == pageKeys && w.source == nil && len(w.keys)-i >= pageKeys && x.sealed(pg, (*[pageKeys]uint64)(w.keys[i:]))
+		whole := run == pageKeys && len(w.keys)-i >= pageKeys && x.sealed(pg, (*[pageKeys]uint64)(w.keys[i:]))
 		if !sure && !whole && (all>>off&1 == 0 || s.keys[at] != normal(w.keys[i])) {
 			pos = 0
 			continue
@@ -287,7 +287,7 @@ const strideMost = 32
 // one word of holders, which is what most of a long prompt is. It returns where
 // and with which key the general way goes on.
 func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
-	if pos%pageKeys != 0 || w.left > 0 || w.source != nil || len(w.keys)-i < pageKeys {
+	if pos%pageKeys != 0 || w.left > 0 || len(w.keys)-i < pageKeys {
 		return pos, i
 	}
 	word, set := -1, uint64(0)

@@ -1,0 +1,138 @@
+package radix
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stripes stores a chain page by page for a worker, with pages of others in between, so
+// that it goes on behind a page, elsewhere or in another slab. It begins some pages
+// before a slab's end.
+func stripes(t *testing.T, r *rand.Rand, before, pages int) (x *Index, ids []WorkerID, keys []uint64) {
+	x, ids = simpleIndex(t, ProfileOptions{HashUnit: 16}, "others", "a")
+	other, h := Holder{Worker: ids[0]}, Holder{Worker: ids[1]}
+	require.NoError(t, x.Store(other, randomKeys(r.Uint64(), (slabPages-1-before)*pageKeys)))
+	keys = randomKeys(r.Uint64(), pages*pageKeys)
+	parent := uint64(0)
+	for at := 0; at < len(keys); {
+		n := (1 + r.IntN(40)) * pageKeys
+		if r.IntN(4) == 0 || before == pages {
+			n = len(keys)
+		}
+		some := keys[at:min(at+n, len(keys))]
+		require.NoError(t, x.StoreAfter(h, parent, some))
+		if at += len(some); at < len(keys) {
+			parent = some[len(some)-1]
+			require.NoError(t, x.Store(other, randomKeys(r.Uint64(), (1+r.IntN(3))*pageKeys)))
+		}
+	}
+	for at := 0; at < len(keys); at += pageKeys { // such as the packer makes
+		if r.IntN(20) == 0 {
+			x.arena.page(x.find(keys[at])).digest.Store(0)
+		}
+	}
+	return x, ids, keys
+}
+
+// TestStride: a stride goes along all whole pages that are the prompt's, whatever their
+// number, where they lie and whether they have digests.
+func TestStride(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 9))
+	most := strideMost
+	rounds := 40
+	if raceEnabled { // one goroutine
+		rounds = 10
+	}
+	for round := range rounds {
+		pages := []int{1, 2, most - 1, most, most + 1, 2 * most, 2*most + 1, 3 * most}[r.IntN(8)]
+		before := []int{1, pages, pages + 1, most, 1 + r.IntN(100)}[r.IntN(5)] // pages of the slab
+		x, ids, keys := stripes(t, r, before, pages)
+		first := x.find(keys[0])
+		require.EqualValues(t, before, (slabKeys-first)/pageKeys)
+		held := uint64(1) << x.workers[ids[1]].holders[0].hid
+		var old Result
+		for n := range 60 {
+			say := fmt.Sprintf("round %d, %d pages, %d before the end of a slab, prompt %d", round, pages, before, n)
+			prompt, common := slices.Clone(keys), len(keys)
+			switch n % 4 {
+			case 0:
+				prompt = append(prompt, randomKeys(r.Uint64(), r.IntN(2*pageKeys))...)
+			case 1:
+				common = r.IntN(len(keys) + 1)
+				prompt = prompt[:common]
+			case 2:
+				common = r.IntN(pages+1) * pageKeys
+				prompt = prompt[:common]
+			case 3:
+				common = min(r.IntN(pages+1)*pageKeys+r.IntN(2)*(pageKeys-1), len(keys)-1)
+				prompt[common] ^= 1 << r.IntN(64)
+			}
+			pos, i := x.stride(&walk{keys: prompt, alive: []uint64{held}}, first, 0)
+			require.Equal(t, common/pageKeys*pageKeys, i, say)
+			if pos != 0 && i < len(keys) { // at a slab's end nobody knows
+				require.Equal(t, x.find(keys[i]), pos, say)
+			}
+			found, err := x.Prefixes(&Query{Keys: prompt, Workers: ids[1:]}, &old)
+			require.NoError(t, err)
+			if common == 0 {
+				require.Empty(t, found, say)
+				continue
+			}
+			require.Equal(t, []Prefix{{ids[1], int32(common)}}, found, say)
+			require.Equal(t, min(common+1, len(prompt)), old.Keys, say)
+		}
+	}
+}
+
+// TestWholePagesOfDifferentWorkers mixes workers whose blocks count in one holder with
+// those of several, more than a word of either, in whole pages that they share.
+func TestWholePagesOfDifferentWorkers(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 11))
+	plain, err := NewProfile(ProfileOptions{HashUnit: 1})
+	require.NoError(t, err)
+	hybrid, err := NewProfile(ProfileOptions{HashUnit: 1, Groups: []Group{{}, {Kind: SlidingWindow, Window: 9}}})
+	require.NoError(t, err)
+	for _, count := range []int{3, 70} {
+		x, err := New(Options{})
+		require.NoError(t, err)
+		keys := randomKeys(3, 9*pageKeys)
+		var ids []WorkerID
+		held := map[WorkerID]int{}
+		for i := range count {
+			p := plain
+			if i%3 == 0 {
+				p = hybrid
+			}
+			id, err := x.AddWorker(fmt.Sprint(i), p)
+			require.NoError(t, err)
+			ids = append(ids, id)
+			held[id] = r.IntN(len(keys) + 1)
+			if r.IntN(2) == 0 {
+				held[id] = held[id] / pageKeys * pageKeys
+			}
+			require.NoError(t, x.Store(Holder{Worker: id}, keys[:held[id]]))
+			if p == hybrid {
+				require.NoError(t, x.Store(Holder{Worker: id, Group: 1}, keys[:held[id]]))
+			} else if r.IntN(10) == 0 { // its further medium makes it joint
+				require.NoError(t, x.Store(Holder{Worker: id, Medium: CPU}, keys[:held[id]]))
+			}
+		}
+		var res Result
+		for n := range 200 {
+			prompt := keys[:r.IntN(len(keys)+1)]
+			asked := slices.Clone(ids)
+			r.Shuffle(len(asked), func(i, j int) { asked[i], asked[j] = asked[j], asked[i] })
+			q := &Query{Keys: prompt, Workers: asked[:1+n%count], Tokens: len(prompt) + 1}
+			require.NoError(t, x.Match(q, &res))
+			for i, m := range res.Workers {
+				want := min(held[asked[i]], len(prompt))
+				require.Equal(t, want, m.Combined, "%d workers asked for", len(q.Workers))
+				require.Equal(t, want, m.Usable)
+			}
+		}
+	}
+}
