@@ -136,3 +136,36 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 		}
 	}
 }
+
+// TestWholePagesOutlastTheirReaders: of pages that a reader saw to be whole it finds keys
+// and digests as they were, whatever is removed and stored before it compares them.
+func TestWholePagesOutlastTheirReaders(t *testing.T) {
+	x, ids := simpleIndex(t, ProfileOptions{HashUnit: 16}, "a", "b")
+	x.arena.limit = 1
+	a, b := Holder{Worker: ids[0]}, Holder{Worker: ids[1]}
+	const count = 10
+	keys := randomKeys(1, count*pageKeys)
+	require.NoError(t, x.Store(a, keys))
+	first := x.find(keys[0])
+	s := x.arena.slab(first)
+	pages, there := s.pages[first/pageKeys:][:count], s.keys[first:]
+	churn := func() {
+		for seed := range uint64(3) {
+			junk := randomKeys(seed+2, (slabPages-1)*pageKeys)
+			require.NoError(t, x.Store(b, junk))
+			require.NoError(t, x.Remove(b, junk))
+			x.Tidy()
+		}
+	}
+	cell := x.epochs.enter(new(uint32))
+	h := x.workers[ids[0]].holders[0].hid
+	for i := range pages {
+		require.True(t, x.whole(&pages[i], uint64(h/64), 1<<(h%64)))
+	}
+	require.NoError(t, x.Remove(a, keys))
+	churn()
+	require.Equal(t, count, x.same(pages, keys, there))
+	x.epochs.leave(cell)
+	churn()
+	require.Zero(t, x.same(pages, keys, there), "they were to be used again")
+}
