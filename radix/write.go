@@ -38,6 +38,9 @@ func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
 	if len(keys) == 0 {
 		return nil
 	}
+	if x.batches[0].n = 0; len(keys) <= askFirst {
+		x.ask(keys, &x.batches[0])
+	}
 	x.upkeep(len(keys))
 	x.makeRoom(len(keys))
 	o := k.holder(h.Medium, h.Group)
@@ -108,6 +111,11 @@ func (x *Index) find(key uint64) uint32 {
 	return 0
 }
 
+// askFirst is how many keys a Store has at most that asks for their buckets before it
+// does anything else. An engine that decodes announces blocks one by one, and there is
+// no batch before theirs.
+const askFirst = 4
+
 // storing is one Store under way.
 type storing struct {
 	x    *Index
@@ -142,7 +150,6 @@ func (s *storing) flush() {
 func (s *storing) run(keys []uint64) {
 	x := s.x
 	b, next := &x.batches[0], &x.batches[1]
-	b.n = 0
 	for len(keys) > 0 {
 		if n := s.along(keys); n > 0 {
 			keys, b.n = keys[n:], 0
