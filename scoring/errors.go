@@ -85,7 +85,7 @@ type ScorerError struct {
 }
 
 func (e *ScorerError) Error() string {
-	if e.Err != ErrNotFinite {
+	if finite(e.Value) { // the scorer returned an error
 		return fmt.Sprintf("scoring: scorer %q: %v", e.Scorer, e.Err)
 	}
 	return fmt.Sprintf("scoring: scorer %q gave %v for worker %s; a finite number is needed",

@@ -118,7 +118,12 @@ func TestFaultsEverywhere(t *testing.T) {
 	require.Equal(t, `w0: 1 = kv(1); 1 faults, first scoring: KVUsage of worker "w0" is -9; 0 to 1 is needed`, d.String())
 	require.Equal(t, -9.0, cs[0].Load.KVUsage.Value)
 	require.ErrorIs(t, &d.Faults[0], ErrFigure)
-	require.Len(t, d.mended, 1, "what is sound is not copied")
+	require.NoError(t, p.Decide(&Request{Explain: true}, cs, &d))
+	require.Len(t, d.mended, 1, "what is sound is not copied, and nothing is kept of the last one")
+	cs[0].Load.KVUsage, cs[2].Load.Queued = Known(0.5), Known(-1)
+	require.NoError(t, p.Decide(&Request{Explain: true}, cs, &d))
+	require.Same(t, &cs[2], d.Dropped[0].Candidate)
+	cs[0].Load.KVUsage, cs[2].Load.Queued = Known(-9), Known(0)
 	watch := &watcher{}
 	watched := mustNew(t, Options{Scorers: []WeightedScorer{{Scorer: watch}}})
 	require.NoError(t, watched.Decide(&Request{Subset: []WorkerID{0}}, cs, &d))
@@ -161,6 +166,7 @@ func TestValidate(t *testing.T) {
 	c := fleet()[0]
 	require.NoError(t, c.Validate())
 	require.NoError(t, (&Candidate{Load: Load{RTT: Gauge{Value: -1}}}).Validate())
+	require.NoError(t, (&Candidate{Load: Load{KVUsage: Known(1), RTT: Known(1e30)}}).Validate())
 	for _, v := range []float64{0, 1e-30, 0.5, 1e30} {
 		require.NoError(t, (&Candidate{Capability: v}).Validate())
 	}

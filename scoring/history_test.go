@@ -44,6 +44,7 @@ func TestHistoryLimits(t *testing.T) {
 	hist.Sent(1, chainOf(1, 2, 3))
 	hist.Match(&Request{}, chainOf(1, 2, 3), cs)
 	require.Equal(t, int32(2), cs[0].Match.Blocks[GPU], "130 tokens are 2 blocks of 64")
+	require.Equal(t, int32(128), cs[0].Match.Usable, "of a prompt that may be longer")
 	h.advance(time.Minute)
 	hist.Sent(1, chainOf(1))
 	h.advance(time.Minute)
@@ -75,6 +76,10 @@ func TestHistoryRestarted(t *testing.T) {
 	hist.Match(&Request{}, chainOf(1, 2, 3), cs)
 	require.Equal(t, int32(1), cs[0].Match.Blocks[GPU], "1 was sent again since")
 	require.Equal(t, 2, hist.Blocks(1))
+	h.advance(-time.Hour) // a clock that goes back stands still
+	hist.Sent(1, chainOf(8))
+	hist.Restarted(1, restart)
+	require.Equal(t, 3, hist.Blocks(1))
 }
 
 // TestHistoryAgainstList compares with a list ordered by use.

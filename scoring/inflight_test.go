@@ -163,6 +163,24 @@ func TestInFlightMergesScrapes(t *testing.T) {
 	l = loadOf(t, a, 1)
 	require.False(t, l.Running.Known || l.Waiting.Known || l.KVUsage.Known, "too old is unknown")
 	require.Equal(t, Known(2), l.Requests)
+
+	// What ends is never taken from less than there is, and what moves ends here.
+	a.Add(2)
+	moved, _ := a.Begin(1, Sent{})
+	require.NoError(t, a.Scraped(1, Load{Running: Known(2), Waiting: Known(0)}))
+	require.NoError(t, moved.Served(2, 0))
+	l = loadOf(t, a, 1)
+	require.Equal(t, []Gauge{Known(1), Known(0)}, []Gauge{l.Running, l.Waiting})
+	for range 2 {
+		f, _ := a.Begin(1, Sent{})
+		require.NoError(t, a.Scraped(1, Load{Running: Known(0), Waiting: Known(0)}))
+		require.NoError(t, f.Finish())
+		l = loadOf(t, a, 1)
+		require.Equal(t, []Gauge{Known(0), Known(0)}, []Gauge{l.Running, l.Waiting})
+	}
+	l.CacheSize = Known(5)
+	require.ErrorIs(t, a.Load(9, &l), ErrUnknownWorker)
+	require.Equal(t, Load{CacheSize: Known(5)}, l)
 }
 
 func TestInFlightLimitsAndRefusals(t *testing.T) {

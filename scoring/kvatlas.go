@@ -292,10 +292,9 @@ func (l *learned) speed(tokens, seconds float64) {
 	if tokens == 0 {
 		return
 	}
-	xy, xx := learnDecay*l.xy, learnDecay*l.xx
+	xy, xx := learnDecay*l.xy, learnDecay*l.xx // of the first xy/xx is no number and limits nothing
 	l.xy, l.xx = xy+tokens*seconds, xx+tokens*tokens
 	switch {
-	case xx == 0: // the first
 	case l.seen >= learnSlower && l.xy/l.xx > oneSays*xy/xx:
 		l.xy, l.xx = oneSays*xy, xx
 	case l.seen >= learnFaster && l.xy/l.xx < xy/xx/oneSays:
@@ -342,13 +341,11 @@ func (k *KVAtlas) speed(w WorkerID) (perToken, trust float64) {
 	fleet := k.fleet.xy / k.fleet.xx
 	l := k.workers.get(w)
 	if l == nil || l.xx == 0 {
-		return clampSpeed(fleet), k.fleet.trust
+		return min(slowest, fleet), k.fleet.trust
 	}
 	prior := priorSamples * l.xx / min(l.seen, 1/(1-learnDecay))
-	return clampSpeed((l.xy + prior*fleet) / (l.xx + prior)), l.trust
+	return min(slowest, (l.xy+prior*fleet)/(l.xx+prior)), l.trust
 }
-
-func clampSpeed(perToken float64) float64 { return min(slowest, max(fastest, perToken)) }
 
 // Name implements [Cost].
 func (k *KVAtlas) Name() string { return "ttft" }

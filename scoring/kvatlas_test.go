@@ -421,6 +421,7 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 		{PromptTokens: 1000, TTFT: 99 * time.Microsecond},
 		{PromptTokens: 1000, TTFT: -1},
 		{PromptTokens: math.MaxInt, TTFT: time.Minute},
+		{PromptTokens: 1 << 31, TTFT: time.Hour},
 		{PromptTokens: 1000, AheadTokens: math.MaxInt, TTFT: time.Minute},
 		{PromptTokens: 1000, AheadTokens: 1e9, TTFT: time.Minute},
 	} {
@@ -440,6 +441,15 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 		require.Greater(t, k.Rate(1), 20000/4.6)
 	}
 	k, p := learned(40)
+	heard(p, Observation{PromptTokens: 1000, AheadTokens: 1e6, TTFT: 200 * time.Millisecond})
+	require.InDelta(t, 160000, k.Rate(1), 1)
+	// Before so many are seen one says what it likes.
+	for n, o := range map[int]Observation{7: {PromptTokens: 1000, TTFT: time.Hour}, 31: {PromptTokens: 1000, AheadTokens: 1e6, TTFT: 200 * time.Millisecond}} {
+		k, p := learned(n)
+		heard(p, o)
+		require.Greater(t, max(k.Rate(1)/20000, 20000/k.Rate(1)), 8.1)
+	}
+	k, p = learned(32)
 	heard(p, Observation{PromptTokens: 1000, AheadTokens: 1e6, TTFT: 200 * time.Millisecond})
 	require.InDelta(t, 160000, k.Rate(1), 1)
 	// However long the prompt of one that hung is, it fades as fast.

@@ -1,6 +1,7 @@
 package scoring
 
 import (
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -318,4 +319,41 @@ func TestPeersNames(t *testing.T) {
 	require.Empty(t, theirs())
 	p.Remove(5)
 	require.Equal(t, []WorkerID{2}, theirs(), "c takes no turn any more")
+	p.Remove(1)
+	require.Equal(t, []WorkerID{2}, theirs(), "one without a name takes none, though it is alone")
+}
+
+// TestPeersWhoTell: who does not say who it is takes no turn, those who tell on stay, and
+// nothing is learned for turns while nobody takes one.
+func TestPeersWhoTell(t *testing.T) {
+	h := newHand()
+	loads := h.inFlight(t, InFlightOptions{})
+	p, err := NewPeers(PeersOptions{InFlight: loads, Replica: 1})
+	require.NoError(t, err)
+	loads.Add(1)
+	told := func(replica, id uint64, prompt, cached int) {
+		require.NoError(t, p.Heard(&PeerNote{Request: id, Replica: replica, Observation: Observation{Worker: 1, PromptTokens: prompt, CachedTokens: cached}}))
+	}
+	_, err = loads.Begin(1, Sent{PromptTokens: 10})
+	require.NoError(t, err)
+	told(0, 1, 100, 0)
+	require.Empty(t, p.replicas)
+	require.Zero(t, loads.unheard)
+	for replica := uint64(2); replica < 300; replica++ {
+		told(replica, 1, 100, 0)
+	}
+	require.Len(t, p.replicas, mostReplicas)
+	for range 5 {
+		h.advance(replicaGone / 2)
+		told(2, 1, 100, 0)
+	}
+	require.Len(t, p.replicas, 1)
+	require.Contains(t, p.replicas, uint64(2))
+	_, err = loads.Begin(1, Sent{PromptTokens: 10})
+	require.NoError(t, err)
+	was := loads.unheard.heard
+	told(2, 2, 100, 400)
+	require.Equal(t, was, loads.unheard.heard, "nothing of it is to be computed")
+	told(2, 3, math.MaxInt, 0)
+	require.Equal(t, was+mostTokens, loads.unheard.heard)
 }

@@ -130,6 +130,7 @@ func TestScorerErrorsNameTheScorer(t *testing.T) {
 		require.Nil(t, d.Chosen)
 	}
 	require.ErrorContains(t, decide(forgetful{}, 1), `scorer "forgetful" gave NaN`)
+	require.EqualError(t, decide(failing{ErrNotFinite}, 1), `scoring: scorer "failing": scoring: value is not a finite number`)
 	boom := errors.New("boom")
 	err := decide(failing{boom}, 1)
 	require.ErrorIs(t, err, boom)
@@ -186,14 +187,51 @@ func (flatCost) Cost(_ *Request, _ []*Candidate, dst []float64) error {
 	return nil
 }
 
-type badPicker struct{}
+type badPicker struct{ index int }
 
-func (badPicker) Pick([]*Candidate, []float64, Random) int { return 7 }
+func (p badPicker) Pick([]*Candidate, []float64, Random) int { return p.index }
 
 func TestBrokenPicker(t *testing.T) {
-	p := mustNew(t, Options{Cost: flatCost{}, Picker: badPicker{}})
+	for _, index := range []int{-1, 1, 7} {
+		watch := &watcher{}
+		p := mustNew(t, Options{Scorers: []WeightedScorer{{Scorer: watch}}, Picker: badPicker{index}})
+		var d Decision
+		require.ErrorIs(t, p.Decide(&Request{}, []Candidate{worker(0, 0, 0)}, &d), ErrPick)
+		require.Nil(t, d.Chosen)
+		require.Len(t, watch.saw, 1, "nobody was chosen")
+	}
+}
+
+// TestFilteredOut: filters are asked while there is something left, and those that dropped
+// something are named.
+func TestFilteredOut(t *testing.T) {
+	keep := func(name string, all bool) Filter {
+		return NewFilter(name, func(*Request, *Candidate) bool { return all })
+	}
+	p := mustNew(t, Options{Filters: []Filter{keep("all", true), keep("none", false), first{}}, Scorers: []WeightedScorer{{Scorer: Free{}}}})
 	var d Decision
-	require.ErrorIs(t, p.Decide(&Request{}, []Candidate{worker(0, 0, 0)}, &d), ErrPick)
+	require.EqualError(t, p.Decide(&Request{}, []Candidate{worker(0, 0, 0)}, &d), "scoring: every candidate was filtered out: of 1, none dropped 1")
+}
+
+// TestIdleOfParts: loads that are parts of 1 have a range too.
+func TestIdleOfParts(t *testing.T) {
+	cs := make([]*Candidate, 4)
+	for i, usage := range []Gauge{Known(0.5), Known(0.25), {}, Known(0.75)} {
+		cs[i] = &Candidate{Load: Load{KVUsage: usage}}
+	}
+	got := make([]float64, 4)
+	require.NoError(t, Idle{Signal: KVUsage}.Score(&Request{}, cs, got))
+	require.Equal(t, []float64{0.5, 1, 0.5, 0}, got)
+}
+
+// first is a filter that needs a candidate.
+type first struct{}
+
+func (first) Name() string { return "first" }
+
+func (first) Filter(_ *Request, candidates []*Candidate) []*Candidate {
+	_ = candidates[0]
+	return candidates
 }
 
 func TestDecideAllocs(t *testing.T) {

@@ -235,6 +235,7 @@ func TestPeersShareWorkers(t *testing.T) {
 	mute.Add(0, "a")
 	require.NoError(t, mute.Heard(&PeerNote{Request: 1, Replica: 5, Observation: Observation{Worker: 0, PromptTokens: 9}}))
 	require.False(t, at(2, 0).Known)
+	require.Zero(t, replicas[2].loads.unheard)
 }
 
 // TestKVAtlasUnheard: what another replica may be sending counts as waiting there, up
