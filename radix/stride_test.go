@@ -9,13 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stripes stores a chain page by page for a worker, with pages of others in between, so
+// stripes stores a chain page by page for a worker, with pages of other chains in between, so
 // that it goes on behind a page, elsewhere or in another slab. It begins some pages
 // before a slab's end.
 func stripes(t *testing.T, r *rand.Rand, before, pages int) (x *Index, ids []WorkerID, keys []uint64) {
 	x, ids = simpleIndex(t, ProfileOptions{HashUnit: 16}, "others", "a")
-	other, h := Holder{Worker: ids[0]}, Holder{Worker: ids[1]}
-	require.NoError(t, x.Store(other, randomKeys(r.Uint64(), (slabPages-1-before)*pageKeys)))
+	h := Holder{Worker: ids[1]}
+	require.NoError(t, x.Store(Holder{Worker: ids[0]}, randomKeys(r.Uint64(), (slabPages-1-before)*pageKeys)))
 	keys = randomKeys(r.Uint64(), pages*pageKeys)
 	parent := uint64(0)
 	for at := 0; at < len(keys); {
@@ -27,7 +27,7 @@ func stripes(t *testing.T, r *rand.Rand, before, pages int) (x *Index, ids []Wor
 		require.NoError(t, x.StoreAfter(h, parent, some))
 		if at += len(some); at < len(keys) {
 			parent = some[len(some)-1]
-			require.NoError(t, x.Store(other, randomKeys(r.Uint64(), (1+r.IntN(3))*pageKeys)))
+			require.NoError(t, x.StoreAfter(Holder{Worker: ids[r.IntN(2)]}, parent, randomKeys(r.Uint64(), (1+r.IntN(3))*pageKeys)))
 		}
 	}
 	for at := 0; at < len(keys); at += pageKeys { // such as the packer makes

@@ -299,7 +299,7 @@ func (x *Index) stride(w *walk, pos uint32, i int) (uint32, int) {
 			word, set = k, alive
 		}
 	}
-	for pos != 0 && pos%pageKeys == 0 {
+	for pos%pageKeys == 0 {
 		// Which pages are held as a whole is seen first, since their records lie side by
 		// side, while a position that came from each page before would make a chain of
 		// cache misses. Then the keys of the page at which that ends are asked for, which
