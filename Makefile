@@ -31,6 +31,7 @@ test-root: ## the root module as importers get it: no cgo, nothing installed
 
 race: ## the root module under the race detector (needs a C compiler)
 	$(GO) test -race ./...
+	$(GO) test -race -tags purego -run 'Under|Concurrent' ./radix # the detector does not see what assembly reads
 
 deps: ## install what nested modules need
 	@for dir in $(NESTED); do internal/tools/deps.sh $$dir || exit 1; done
