@@ -257,10 +257,11 @@ type Observation struct {
 //
 // One that can be and yet is far from all others, as of an engine that hung or a clock
 // that was set, has a limited say: after 8 observations, one makes the time a token that
-// was learned at most 8 times as long, after 32 not less than an eighth. However long its
-// prompt, it then weighs no more than all before it, so it fades with every further one,
-// to a half within 23 of prompts like those before. Before that the first few decide
-// alone; they may be of short prompts, whose time says little of speed.
+// was learned at most 8 times as long, after 32 not less than an eighth. One that is so
+// slow weighs no more than all before it, however long its prompt: it fades with every
+// further one, to a half within 23 of prompts like those before. One that is so fast
+// weighs by its length as any: where most prompts are short, and take a while all the
+// same, the few long ones tell the speed. Before that the first few decide alone.
 func (k *KVAtlas) FirstToken(o Observation) {
 	if !k.made() || o.TTFT <= 0 || o.TTFT > time.Hour || o.PromptTokens <= 0 || o.PromptTokens > mostTokens || o.AheadTokens > mostTokens {
 		return
@@ -298,7 +299,7 @@ func (l *learned) speed(tokens, seconds float64) {
 	case l.seen >= learnSlower && l.xy/l.xx > oneSays*xy/xx:
 		l.xy, l.xx = oneSays*xy, xx
 	case l.seen >= learnFaster && l.xy/l.xx < xy/xx/oneSays:
-		l.xy, l.xx = xy/oneSays, xx
+		l.xy = xy / xx / oneSays * l.xx
 	}
 }
 

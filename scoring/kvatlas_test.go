@@ -454,14 +454,20 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 	require.InDelta(t, 160000, k.Rate(1), 1)
 	// However long the prompt of one that hung is, it fades as fast.
 	k, _ = learned(100)
-	for _, o := range []Observation{{PromptTokens: 1e6, TTFT: time.Hour}, {PromptTokens: 1000, AheadTokens: 1e8, TTFT: 100 * time.Second}} {
-		o.Worker, o.ReportedTokens = 1, -1
-		k.FirstToken(o)
-		for range 100 {
-			k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: 50 * time.Millisecond})
-		}
-		require.InEpsilon(t, 20000, k.Rate(1), 0.3)
+	k.FirstToken(Observation{Worker: 1, PromptTokens: 1e6, ReportedTokens: -1, TTFT: time.Hour})
+	for range 100 {
+		k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: -1, TTFT: 50 * time.Millisecond})
 	}
+	require.InEpsilon(t, 20000, k.Rate(1), 0.3)
+	// Of many short prompts and few long ones the long ones tell.
+	few := plainAtlas(t, KVAtlasOptions{})
+	for i := range 200 {
+		few.FirstToken(Observation{Worker: 1, PromptTokens: 20, ReportedTokens: -1, TTFT: 30 * time.Millisecond})
+		if i%50 == 49 {
+			few.FirstToken(Observation{Worker: 1, PromptTokens: 10_000, ReportedTokens: -1, TTFT: 500 * time.Millisecond})
+		}
+	}
+	require.InEpsilon(t, 20000, few.Rate(1), 0.1)
 	// A prompt of which nothing was computed says nothing, however often.
 	for range 40_000 {
 		k.FirstToken(Observation{Worker: 1, PromptTokens: 1000, ReportedTokens: 1000, TTFT: time.Second})
