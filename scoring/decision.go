@@ -127,7 +127,7 @@ func (d *Decision) String() string {
 		b = append(b, d.Reason...)
 	}
 	if len(d.Faults) > 0 {
-		b = fmt.Appendf(b, "; %d faults, first %v", len(d.Faults), &d.Faults[0])
+		b = fmt.Appendf(b, "; %d faults, first %v", len(d.Faults), d.Faults[0])
 	}
 	return string(b)
 }

@@ -18,12 +18,12 @@ type FigureError struct {
 	wants string
 }
 
-func (e *FigureError) Error() string {
+func (e FigureError) Error() string {
 	return fmt.Sprintf("scoring: %s of worker %s is %v; %s is needed", e.Figure, who(e.Worker, e.ID), e.Value, e.wants)
 }
 
 // Unwrap returns [ErrFigure].
-func (e *FigureError) Unwrap() error { return ErrFigure }
+func (e FigureError) Unwrap() error { return ErrFigure }
 
 const (
 	mostFigure  = 1e30 // sums, squares and products of such are finite still
