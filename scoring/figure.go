@@ -35,6 +35,9 @@ const (
 // that is negative or above 1e30 (KVUsage: above 1), a capability that is neither 0 nor
 // from 1e-30 to 1e30, or one that is not a number. [Policy.Decide] checks by itself.
 func (c *Candidate) Validate() error {
+	if c.sound() {
+		return nil
+	}
 	mended := *c
 	if faults := mended.mend(nil); len(faults) > 0 {
 		return &faults[0]

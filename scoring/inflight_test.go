@@ -344,6 +344,7 @@ func TestInFlightAllocs(t *testing.T) {
 	a.Add(1)
 	cs := []Candidate{{ID: 1}}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_ = a.Scraped(1, Load{Running: Known(2), KVUsage: Known(0.5)})
 		f, _ := a.Begin(1, Sent{PromptTokens: 10})
 		a.Fill(cs)
 		_ = f.FirstToken()
