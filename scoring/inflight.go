@@ -42,8 +42,9 @@ type InFlightOptions struct {
 // come back, and merges it with the engines' own metrics.
 //
 // Create it with [NewInFlight]. It is safe for concurrent use behind one lock;
-// every method is constant time, apart from expiry, which is constant for each
-// request that expires.
+// every method is constant time for each worker it is asked for, apart from expiry,
+// which is constant for each request that expires, and [InFlight.Remove], which looks
+// at every request.
 type InFlight struct {
 	o InFlightOptions
 
