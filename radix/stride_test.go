@@ -53,7 +53,7 @@ func TestStride(t *testing.T) {
 		x, ids, keys := stripes(t, r, before, pages)
 		first := x.find(keys[0])
 		require.EqualValues(t, before, (slabKeys-first)/pageKeys)
-		held := uint64(1) << x.workers[ids[1]].holders[0].hid
+		h, held := Holder{Worker: ids[1]}, uint64(1)<<x.workers[ids[1]].holders[0].hid
 		var old Result
 		for n := range 60 {
 			say := fmt.Sprintf("round %d, %d pages, %d before the end of a slab, prompt %d", round, pages, before, n)
@@ -71,6 +71,11 @@ func TestStride(t *testing.T) {
 				common = min(r.IntN(pages+1)*pageKeys+r.IntN(2)*(pageKeys-1), len(keys)-1)
 				prompt[common] ^= 1 << r.IntN(64)
 			}
+			hole := 1 + r.IntN(8*len(keys))
+			if hole < len(keys) {
+				require.NoError(t, x.Remove(h, keys[hole:hole+1]))
+				common = min(common, hole)
+			}
 			pos, i := x.stride(&walk{keys: prompt, alive: []uint64{held}}, first, 0)
 			require.Equal(t, common/pageKeys*pageKeys, i, say)
 			if i > 0 {
@@ -78,12 +83,15 @@ func TestStride(t *testing.T) {
 			}
 			found, err := x.Prefixes(&Query{Keys: prompt, Workers: ids[1:]}, &old)
 			require.NoError(t, err)
-			if common == 0 {
+			if common > 0 {
+				require.Equal(t, []Prefix{{ids[1], int32(common)}}, found, say)
+			} else {
 				require.Empty(t, found, say)
-				continue
 			}
-			require.Equal(t, []Prefix{{ids[1], int32(common)}}, found, say)
 			require.Equal(t, min(common+1, len(prompt)), old.Keys, say)
+			if hole < len(keys) {
+				require.NoError(t, x.StoreAfter(h, keys[hole-1], keys[hole:hole+1]))
+			}
 		}
 	}
 }
@@ -96,7 +104,8 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 	require.NoError(t, err)
 	hybrid, err := NewProfile(ProfileOptions{HashUnit: 1, Groups: []Group{{}, {Kind: SlidingWindow, Window: 9}}})
 	require.NoError(t, err)
-	for _, count := range []int{3, 70} {
+	for _, c := range []struct{ count, hybrids int }{{3, 1}, {70, 24}, {4, 0}, {70, 0}} {
+		count := c.count
 		x, err := New(Options{})
 		require.NoError(t, err)
 		keys := randomKeys(3, 9*pageKeys)
@@ -104,7 +113,7 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 		held := map[WorkerID]int{}
 		for i := range count {
 			p := plain
-			if i%3 == 0 {
+			if i%3 == 0 && i/3 < c.hybrids {
 				p = hybrid
 			}
 			id, err := x.AddWorker(fmt.Sprint(i), p)
@@ -117,7 +126,7 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 			require.NoError(t, x.Store(Holder{Worker: id}, keys[:held[id]]))
 			if p == hybrid {
 				require.NoError(t, x.Store(Holder{Worker: id, Group: 1}, keys[:held[id]]))
-			} else if r.IntN(10) == 0 { // its further medium makes it joint
+			} else if c.hybrids > 0 && r.IntN(10) == 0 { // its further medium makes it joint
 				require.NoError(t, x.Store(Holder{Worker: id, Medium: CPU}, keys[:held[id]]))
 			}
 		}
@@ -134,6 +143,55 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 				require.Equal(t, want, m.Usable)
 			}
 		}
+	}
+}
+
+// TestWholePageOfAnotherWord: a page that one worker holds all of is not the worker's who
+// has the same bit of another word of holders.
+func TestWholePageOfAnotherWord(t *testing.T) {
+	x, err := New(Options{})
+	require.NoError(t, err)
+	keys := randomKeys(4, 4*pageKeys)
+	for i := range 65 {
+		id, err := x.AddWorker(fmt.Sprint(i), nil)
+		require.NoError(t, err)
+		n := pageKeys
+		switch i {
+		case 0:
+			n = 2 * pageKeys
+		case 64:
+			n = 3 * pageKeys
+		}
+		require.NoError(t, x.Store(Holder{Worker: id}, keys[:n]))
+	}
+	a, b := x.workers[0], x.workers[64]
+	require.EqualValues(t, 64, b.holders[0].hid-a.holders[0].hid)
+	for k, want := range map[*worker]int32{a: 2 * pageKeys, b: 3 * pageKeys} {
+		found, err := x.Prefixes(&Query{Keys: keys, Workers: []WorkerID{k.id}}, new(Result))
+		require.NoError(t, err)
+		require.Equal(t, []Prefix{{k.id, want}}, found)
+	}
+}
+
+// TestDigestOfZero: a page without a digest is not taken for keys whose digest is 0.
+func TestDigestOfZero(t *testing.T) {
+	x, ids := simpleIndex(t, ProfileOptions{HashUnit: 16}, "a")
+	x.seed = [pageKeys]uint64{} // keys whose lower halves are 0 have it
+	keys := randomKeys(5, 2*pageKeys)
+	for _, at := range []int{0, pageKeys} {
+		keys[at] = keys[at] >> 32 << 32
+	}
+	require.NoError(t, x.Store(Holder{Worker: ids[0]}, keys))
+	for _, at := range []int{0, pageKeys} {
+		x.arena.page(x.find(keys[at])).digest.Store(0)
+		prompt := slices.Clone(keys)
+		for i := range pageKeys {
+			prompt[at+i] = keys[at+i] >> 32 << 32
+		}
+		require.Zero(t, digestGo((*[pageKeys]uint64)(prompt[at:]), &x.seed))
+		found, err := x.Prefixes(&Query{Keys: prompt}, new(Result))
+		require.NoError(t, err)
+		require.Equal(t, []Prefix{{ids[0], int32(at + 1)}}, found)
 	}
 }
 
