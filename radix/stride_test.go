@@ -146,30 +146,38 @@ func TestWholePagesOfDifferentWorkers(t *testing.T) {
 	}
 }
 
-// TestWholePageOfAnotherWord: a page that one worker holds all of is not the worker's who
-// has the same bit of another word of holders.
-func TestWholePageOfAnotherWord(t *testing.T) {
-	x, err := New(Options{})
-	require.NoError(t, err)
+// TestWholePageOfOneWorker: a page that one worker holds all of is not held by those that
+// are asked for with it, nor by who has the same bit of another word of holders.
+func TestWholePageOfOneWorker(t *testing.T) {
 	keys := randomKeys(4, 4*pageKeys)
-	for i := range 65 {
-		id, err := x.AddWorker(fmt.Sprint(i), nil)
+	for _, far := range []int{1, 64} {
+		x, err := New(Options{})
 		require.NoError(t, err)
-		n := pageKeys
-		switch i {
-		case 0:
-			n = 2 * pageKeys
-		case 64:
-			n = 3 * pageKeys
+		var ids []WorkerID
+		for i := range 65 {
+			id, err := x.AddWorker(fmt.Sprint(i), nil)
+			require.NoError(t, err)
+			ids = append(ids, id)
+			n := pageKeys
+			switch i {
+			case 0:
+				n = 2 * pageKeys
+			case far:
+				n = 3 * pageKeys
+			}
+			require.NoError(t, x.Store(Holder{Worker: id}, keys[:n]))
 		}
-		require.NoError(t, x.Store(Holder{Worker: id}, keys[:n]))
-	}
-	a, b := x.workers[0], x.workers[64]
-	require.EqualValues(t, 64, b.holders[0].hid-a.holders[0].hid)
-	for k, want := range map[*worker]int32{a: 2 * pageKeys, b: 3 * pageKeys} {
-		found, err := x.Prefixes(&Query{Keys: keys, Workers: []WorkerID{k.id}}, new(Result))
-		require.NoError(t, err)
-		require.Equal(t, []Prefix{{k.id, want}}, found)
+		require.EqualValues(t, far, x.workers[far].holders[0].hid-x.workers[0].holders[0].hid)
+		short, long := Prefix{ids[0], 2 * pageKeys}, Prefix{ids[far], 3 * pageKeys}
+		for _, want := range [][]Prefix{{short}, {long}, {short, long}} {
+			q := &Query{Keys: keys}
+			for _, p := range want {
+				q.Workers = append(q.Workers, p.Worker)
+			}
+			found, err := x.Prefixes(q, new(Result))
+			require.NoError(t, err)
+			require.ElementsMatch(t, want, found)
+		}
 	}
 }
 
