@@ -271,7 +271,7 @@ func (k *KVAtlas) FirstToken(o Observation) {
 	if o.ReportedTokens >= 0 {
 		found = min(o.ReportedTokens, o.PromptTokens)
 	}
-	x, y := float64(max(0, o.AheadTokens)+o.PromptTokens-found), o.TTFT.Seconds()
+	x, y := float64(max(0, o.AheadTokens))+float64(o.PromptTokens-found), o.TTFT.Seconds()
 	if x*fastest > y {
 		return
 	}
