@@ -77,9 +77,9 @@ func TestHistoryRestarted(t *testing.T) {
 	require.Equal(t, int32(1), cs[0].Match.Blocks[GPU], "1 was sent again since")
 	require.Equal(t, 2, hist.Blocks(1))
 	h.advance(-time.Hour) // a clock that goes back stands still
-	hist.Sent(1, chainOf(8))
-	hist.Restarted(1, restart)
-	require.Equal(t, 3, hist.Blocks(1))
+	hist.Sent(2, chainOf(8))
+	hist.Restarted(2, restart)
+	require.Equal(t, 1, hist.Blocks(2))
 }
 
 // TestHistoryAgainstList compares with a list ordered by use.
