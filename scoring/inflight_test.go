@@ -178,6 +178,12 @@ func TestInFlightMergesScrapes(t *testing.T) {
 		l = loadOf(t, a, 1)
 		require.Equal(t, []Gauge{Known(0), Known(0)}, []Gauge{l.Running, l.Waiting})
 	}
+	before, _ := a.Begin(1, Sent{})
+	a.Remove(1)
+	a.Add(1)
+	require.NoError(t, a.Scraped(1, Load{Running: Known(3)}))
+	require.NoError(t, before.Finish())
+	require.Equal(t, Known(3), loadOf(t, a, 1).Running, "is of the one before")
 	l.CacheSize = Known(5)
 	require.ErrorIs(t, a.Load(9, &l), ErrUnknownWorker)
 	require.Equal(t, Load{CacheSize: Known(5)}, l)

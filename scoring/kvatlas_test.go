@@ -480,6 +480,7 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 			k.FirstToken(Observation{Worker: 1, PromptTokens: 10000, ReportedTokens: -1, TTFT: ttft})
 		}
 		require.InEpsilon(t, rate, k.Rate(1), 0.01)
+		require.InEpsilon(t, rate, k.Rate(2), 0.01)
 	}
 }
 
