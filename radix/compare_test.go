@@ -32,6 +32,7 @@ func TestEqualRun(t *testing.T) {
 			}
 		}
 	}
+	require.Panics(t, func() { equalRun(a[:3], make([]uint64, 2)) }, "reads no further than keys go")
 }
 
 // TestDigests: as many pages are the same as come before the first that has no digest, or
@@ -74,4 +75,5 @@ func TestDigests(t *testing.T) {
 	pages := make([]page, 1)
 	require.Zero(t, digestGo((*[pageKeys]uint64)(keys), &seed))
 	require.Zero(t, digests(keys, &seed, pages))
+	require.Panics(t, func() { digests(keys[:pageKeys-1], &seed, pages) }, "reads no further than keys go")
 }
