@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -201,6 +203,39 @@ func TestDigestOfZero(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []Prefix{{ids[0], int32(at + 1)}}, found)
 	}
+}
+
+// TestMaskIsOfItsHolder: while a page passes from one holder to another and back, neither
+// is seen with the mask of the other.
+func TestMaskIsOfItsHolder(t *testing.T) {
+	x, err := New(Options{})
+	require.NoError(t, err)
+	pg, masks := new(page), [2]uint64{1, ^uint64(0)}
+	var wrong atomic.Int64
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		var one [3]uint64
+		for !stop.Load() {
+			if x.whole(pg, 0, 1) {
+				wrong.Add(1)
+			}
+			if words, _ := x.look(pg, &one); len(words) > 0 && words[2] != masks[words[1]>>1] {
+				wrong.Add(1)
+			}
+		}
+	})
+	flips := 2_000_000
+	if raceEnabled {
+		flips = 200_000
+	}
+	for n := range flips {
+		hid := n % 2
+		x.setEntries(pg, 0, []entry{{bits: 1 << hid, mask: masks[hid]}})
+	}
+	stop.Store(true)
+	wg.Wait()
+	require.Zero(t, wrong.Load())
 }
 
 // TestWholePagesOutlastTheirReaders: of pages that a reader saw to be whole it finds keys
