@@ -214,7 +214,7 @@ func (p *prom) rules() {
 		return states["KvatlasBatchesLost"] == "firing" && states["KvatlasSilentPublisher"] != "inactive"
 	}, time.Minute, 200*time.Millisecond, "%v", states)
 	p.t.Logf("%d alerts: %v", len(states), states)
-	require.Len(p.t, states, 16)
+	require.Len(p.t, states, 17)
 	require.NotEqual(p.t, "firing", states["KvatlasStreamDown"])
 	require.NotEqual(p.t, "firing", states["KvatlasWorkerMisdescribed"])
 }
