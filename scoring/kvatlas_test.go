@@ -415,13 +415,14 @@ func TestKVAtlasAbsurdObservation(t *testing.T) {
 		require.NoError(t, p.Heard(&PeerNote{Request: 1, Observation: o}))
 		require.NoError(t, p.Heard(&PeerNote{Request: 1, Event: PeerFinished, Observation: o}))
 	}
+	tooMany := int64(1) << 31 // negative where an int has 32 bits
 	for _, o := range []Observation{
 		{PromptTokens: 1000, TTFT: time.Hour + 1},
 		{PromptTokens: 1000, TTFT: math.MaxInt64},
 		{PromptTokens: 1000, TTFT: 99 * time.Microsecond},
 		{PromptTokens: 1000, TTFT: -1},
 		{PromptTokens: math.MaxInt, TTFT: time.Minute},
-		{PromptTokens: 1 << 31, TTFT: time.Hour},
+		{PromptTokens: int(tooMany), TTFT: time.Hour},
 		{PromptTokens: 1000, AheadTokens: math.MaxInt, TTFT: time.Minute},
 		{PromptTokens: 1000, AheadTokens: 1e9, TTFT: time.Minute},
 	} {

@@ -103,7 +103,7 @@ func TestUnheardBegins(t *testing.T) {
 	u.decided(now.Add(time.Hour))
 	require.Less(t, u.expected(), 200.)
 	u.decided(now.Add(time.Hour))
-	u.told(now.Add(2*time.Hour), 1<<31)
+	u.told(now.Add(2*time.Hour), 1<<30)
 	require.InDelta(t, 195, u.expected(), 10, "what is told an hour later has nothing to do with it")
 }
 
