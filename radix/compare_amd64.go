@@ -18,8 +18,8 @@ func digest(keys, seed *[pageKeys]uint64) uint64 {
 	return sum
 }
 
-// digests returns how many of pages, of which there is one, have digests and these are
-// those of keys.
+// digests returns how many leading pages, of one or more, have the digests of their keys
+// in a prompt.
 func digests(keys []uint64, seed *[pageKeys]uint64, pages []page) int {
 	_ = keys[len(pages)*pageKeys-1]
 	same, _ := digestsAVX2(&keys[0], seed, &pages[0], len(pages))

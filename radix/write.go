@@ -38,8 +38,10 @@ func (x *Index) StoreAfter(h Holder, parent uint64, keys []uint64) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if x.batches[0].n = 0; len(keys) <= askFirst {
-		x.ask(keys, &x.batches[0])
+	b := &x.batches[0] // what run begins with
+	b.n = 0
+	if len(keys) <= askFirst {
+		x.ask(keys, b)
 	}
 	x.upkeep(len(keys))
 	x.makeRoom(len(keys))
