@@ -152,7 +152,7 @@ func (w *worker) candidate(m *WorkerMatch, unit int) scoring.Candidate {
 // Waiting, KVUsage and RTT are read: the rest of a Load is this router's own account.
 //
 // A value that cannot be (see [scoring.Candidate.Validate]) is an error that wraps
-// [ErrOptions] and [scoring.FigureError], and changes nothing.
+// [ErrOptions] and a pointer to a [scoring.FigureError], and changes nothing.
 func (a *Atlas) SetLoad(name string, l scoring.Load) error {
 	w, err := a.find(name)
 	if err != nil {

@@ -95,6 +95,9 @@ func (x *Index) EngineClear(w WorkerID, behind bool) error {
 }
 
 func (x *Index) clearedBy(w WorkerID, behind bool) ([]Medium, error) {
+	if !x.made() {
+		return nil, ErrIndex
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	k := x.worker(w)

@@ -35,7 +35,7 @@ type Holder struct {
 
 // Options configures an [Index]. The zero value is usable.
 type Options struct {
-	// Weights gives blocks a value by the name of their medium, within 0..1;
+	// Weights gives blocks a value by the name of their medium, within 0..1, once each;
 	// media that are not listed have their default weight.
 	Weights map[string]float64
 	// UnknownWeight is the weight of media that are neither known nor listed;

@@ -1,6 +1,7 @@
 package radix
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -54,7 +55,11 @@ func (m *media) init(weights map[string]float64, unknown float64) error {
 		if math.IsNaN(w) || w < 0 || w > 1 {
 			return fmt.Errorf("%w: weight %v of medium %q is not within 0..1", ErrOptions, w, name)
 		}
-		m.given[strings.ToUpper(name)] = w
+		as := cmp.Or(strings.ToUpper(name), knownMedia[GPU])
+		if _, ok := m.given[as]; ok {
+			return fmt.Errorf("%w: medium %.64q has two weights (names are equal in any case, and \"\" is the device)", ErrOptions, as)
+		}
+		m.given[as] = w
 	}
 	m.unknown = unknown
 	for i, name := range knownMedia {

@@ -53,6 +53,7 @@ func TestIndexNotMade(t *testing.T) {
 			"Remove":        func() error { return x.Remove(Holder{}, seqKeys(1)) },
 			"Clear":         func() error { return x.Clear(0) },
 			"EngineClear":   func() error { return x.EngineClear(0, false) },
+			"by content":    func() error { return (&ContentMap{index: x}).EngineClear(false) },
 			"Match":         func() error { return x.Match(new(Query), new(Result)) },
 			"Prefixes":      func() error { _, err := x.Prefixes(new(Query), new(Result)); return err },
 			"WorkerStats":   func() error { _, err := x.WorkerStats(0); return err },

@@ -27,7 +27,8 @@ type Stats struct {
 	Memberships int // (worker, medium, group, key) held
 	Copies      uint64
 	Unmatched   uint64
-	// Blocks is how many different keys are held by anybody.
+	// Blocks is how many different keys are held by anybody, and were by what was
+	// cleared or removed of which the memory has not come back yet ([Index.Tidy]).
 	Blocks int
 	// Bytes is the memory that the index has taken for blocks: keys, pages,
 	// table, records and copies. It does not shrink, but is reused. The next such
